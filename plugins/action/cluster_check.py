@@ -1,0 +1,83 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge a fact and record the judgement. Runs in the controlling process: a check costs no connection.
+
+Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished ones (``results``, as a filter
+plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
+provisioning stops at the first thing that is not as declared; where ``cluster_check_collect`` is true it is recorded in
+``cluster_checks`` and the play goes on.
+"""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+
+_TEXTS = ("observed", "expected", "source", "cause", "fix")
+_KNOWN = {"id", "results", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+
+
+def _text(value):
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return str(value).strip()
+
+
+class ActionModule(ActionBase):
+    """``cluster_check``: see the module's docstring."""
+
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        args = dict(self._task.args)
+        if unknown := set(args) - _KNOWN:
+            raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
+        host = args.get("host") or task_vars["inventory_hostname"]
+        checks = [dict(item) for item in args["results"]] if "results" in args else [self._judge(args)]
+        for check in checks:
+            check.setdefault("host", host)
+            check["host"] = check["host"] or host
+        bad = [check for check in checks if check["verdict"] in ("fail", "unknown")]
+        result.update(changed=False, cluster_checks=checks)
+        if boolean(task_vars.get("cluster_check_collect", False), strict=False):
+            recorded = task_vars.get("cluster_checks_bad") or []
+            if bad:
+                result["ansible_facts"] = {"cluster_checks_bad": [*recorded, *(self._line(c) for c in bad)]}
+        elif bad:
+            result.update(failed=True, msg="\n".join(self._line(check) for check in bad))
+        return result
+
+    @staticmethod
+    def _judge(args):
+        check = {key: _text(args.get(key, "")) for key in _TEXTS}
+        check.update(
+            id=str(args["id"]),
+            host=args.get("host", ""),
+            level=args.get("level", "host"),
+            simulated=boolean(args.get("simulated", False), strict=False),
+        )
+        severity = args.get("severity", "fail")
+        if severity not in ("fail", "warn"):
+            raise AnsibleActionFail("cluster_check: severity is fail or warn")
+        if "observed" not in args or args["observed"] is None:
+            check.update(verdict="unknown", observed="nothing could be observed")
+            return check
+        passed = args["passed"] if "passed" in args else check["observed"] == check["expected"]
+        check["verdict"] = "pass" if boolean(passed, strict=False) else severity
+        if check["verdict"] == "pass":
+            check.update(cause="", fix="")
+        return check
+
+    @staticmethod
+    def _line(check):
+        told = f"{check['id']}: {check['verdict']}: observed {check.get('observed') or 'nothing'}"
+        if check.get("expected"):
+            told += f", expected {check['expected']}"
+        if check.get("source"):
+            told += f" ({check['source']})"
+        for word in ("cause", "fix"):
+            if check.get(word):
+                told += f". {word.capitalize()}: {check[word]}"
+        return told

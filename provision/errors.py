@@ -1,0 +1,35 @@
+"""What can go wrong, said so that the operator can mend it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command; users' scripts rely on them."""
+
+    DONE = 0
+    BUG = 1
+    BAD_REQUEST = 2
+    PREFLIGHT_REFUSED = 3
+    MACHINE_FAILED = 4
+    MACHINE_UNREACHABLE = 5
+    LOCKED = 6
+    ROLLED_BACK = 7
+    VERIFICATION_FAILED = 8
+    CHANGES_PENDING = 10
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class ClusterctlError(Exception):
+    """Something the operator can mend, said together with how to mend it.
+
+    Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
+    """
+
+    def __init__(self, problem: str, *, fix: str, exit_code: ExitCode = ExitCode.BAD_REQUEST) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.fix = fix
+        self.exit_code = exit_code
