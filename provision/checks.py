@@ -11,7 +11,7 @@ from typing import Any
 class Verdict(StrEnum):
     """How a check ended. Unknown is not a pass: what could not be measured has not been proven."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - a verdict, not a secret
     WARN = "warn"
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -30,8 +30,8 @@ class Level(StrEnum):
 class Check:
     """One judged fact.
 
-    ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from;
-    ``cause`` and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real.
+    ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from; ``cause``
+    and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real.
     """
 
     id: str

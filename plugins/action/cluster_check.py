@@ -4,8 +4,8 @@
 
 Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished ones (``results``, as a filter
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
-provisioning stops at the first thing that is not as declared; where ``cluster_check_collect`` is true it is recorded in
-``cluster_checks`` and the play goes on.
+provisioning stops at the first thing that is not as declared. Where ``cluster_check_collect`` is true it is recorded
+and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
-_KNOWN = {"id", "results", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+_RECORD = "cluster_checks_bad"
+_KNOWN = {"id", "results", "conclude", "passed", "severity", "level", "simulated", "host", *_TEXTS}
 
 
 def _text(value):
@@ -34,6 +35,10 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if unknown := set(args) - _KNOWN:
             raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
+        recorded = task_vars.get("ansible_facts", {}).get(_RECORD) or []
+        if boolean(args.get("conclude", False), strict=False):
+            result.update(changed=False, failed=bool(recorded), msg="\n".join(recorded))
+            return result
         host = args.get("host") or task_vars["inventory_hostname"]
         checks = [dict(item) for item in args["results"]] if "results" in args else [self._judge(args)]
         for check in checks:
@@ -42,9 +47,8 @@ class ActionModule(ActionBase):
         bad = [check for check in checks if check["verdict"] in ("fail", "unknown")]
         result.update(changed=False, cluster_checks=checks)
         if boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            recorded = task_vars.get("cluster_checks_bad") or []
             if bad:
-                result["ansible_facts"] = {"cluster_checks_bad": [*recorded, *(self._line(c) for c in bad)]}
+                result["ansible_facts"] = {_RECORD: [*recorded, *(self._line(check) for check in bad)]}
         elif bad:
             result.update(failed=True, msg="\n".join(self._line(check) for check in bad))
         return result

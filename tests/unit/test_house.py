@@ -1,0 +1,148 @@
+"""The rules of the house that a machine can keep."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provision import content
+
+ROLES = sorted(path for path in (content.ROOT / "roles").iterdir() if path.is_dir())
+ROLE_IDS = [role.name for role in ROLES]
+#: Where a role must have a Molecule scenario of the same name, or be named in one's ``covers`` list.
+MOLECULE = content.ROOT / "molecule"
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=content.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    paths = (content.ROOT / name for name in listed.split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def task_files() -> list[Path]:
+    return [path for path in tracked() if re.search(r"/(tasks|handlers)/[^/]+\.yml$", str(path))]
+
+
+def tasks_in(entries: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for entry in entries or []:
+        found.append(entry)
+        for part in ("block", "rescue", "always"):
+            found += tasks_in(entry.get(part))
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_a_role_has_the_parts_that_make_it_readable(role: Path) -> None:
+    for part in ("defaults/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "tasks/verify.yml"):
+        assert (role / part).is_file(), f"{role.name} has no {part}"
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_specs_and_defaults_say_the_same(role: Path) -> None:
+    options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("options", {})
+    defaults = load(role / "defaults/main.yml") or {}
+
+    documented = {name: option["default"] for name, option in options.items() if "default" in option}
+
+    assert set(defaults) == set(documented)
+    for name, value in defaults.items():
+        assert documented[name] == value, name
+    assert all(option.get("description") for option in options.values())
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_variables_carry_their_role_in_the_name(role: Path) -> None:
+    defaults = load(role / "defaults/main.yml") or {}
+    constants = load(role / "vars/main.yml") or {} if (role / "vars/main.yml").is_file() else {}
+
+    assert [name for name in defaults if not name.startswith(f"{role.name}_")] == []
+    assert [name for name in constants if not name.startswith(f"__{role.name}_")] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_a_role_has_a_molecule_scenario(role: Path) -> None:
+    scenario = MOLECULE / role.name
+    assert (scenario / "molecule.yml").is_file()
+    assert (scenario / "verify.yml").is_file()
+
+
+def test_no_roles_name_begins_anothers() -> None:
+    clashes = [(a, b) for a in ROLE_IDS for b in ROLE_IDS if a != b and b.startswith(f"{a}_")]
+    assert clashes == []
+
+
+@pytest.mark.parametrize("path", task_files(), ids=lambda path: str(path.relative_to(content.ROOT)))
+def test_commands_say_why_and_what_they_change(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for task in tasks_in(load(path)):
+        assert "ignore_errors" not in task, task.get("name")
+        if {"ansible.builtin.command", "ansible.builtin.shell"} & task.keys():
+            assert "changed_when" in task, task.get("name")
+            block = text.split(f"name: {task['name']}", 1)[1].split("- name:", 1)[0]
+            assert "#" in block, f"{task['name']}: no comment says why no module serves"
+
+
+def test_playbooks_are_lists_of_roles_that_carry_the_run_mark() -> None:
+    for stage in content.stages():
+        for play in load(content.playbook(stage)):
+            if "hosts" in play:
+                assert "CLUSTERCTL_RUN" in play.get("environment", {}), f"{stage}: {play['name']}"
+
+
+FORBIDDEN = {
+    "host keys are always verified": re.compile(
+        r"StrictHostKeyChecking[= ]+(no|off|accept-new)|UserKnownHostsFile[= ]+/dev/null"
+        r"|AutoAddPolicy\(|WarningPolicy\("
+    ),
+    "package registries are the machine's own": re.compile(
+        r"deb\.debian" r"\.org|pypi" r"\.org|python" r"hosted\.org|registry\.npm" r"js\.org"
+    ),
+    "no open ends": re.compile(r"\b(TO" r"DO|FIX" r"ME)\b|ignore_errors: *(true|yes)"),
+    "no path of the machine it was written on": re.compile(r"/wo" r"rk/(main|shared|\.library)|/tmp/br" r"ief"),
+}
+
+
+@pytest.mark.parametrize("rule", FORBIDDEN, ids=str)
+def test_the_tree_is_free_of(rule: str) -> None:
+    found = []
+    for path in tracked():
+        if path == Path(__file__) or path.suffix in {".whl", ".png"} or "LICENSE" in str(path):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            if FORBIDDEN[rule].search(line):
+                found.append(f"{path.relative_to(content.ROOT)}:{number}: {line.strip()[:100]}")
+    assert found == []
+
+
+def test_python_that_imports_ansible_says_its_licence() -> None:
+    for path in tracked():
+        if path.suffix == ".py" and "provision" not in path.parts and "tests" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"^\s*(from|import) ansible\b(?!\.module_utils\.basic)", text, re.MULTILINE):
+                assert "GPL-3.0-or-later" in text, path
+
+
+def test_modules_stay_small() -> None:
+    long = {
+        str(path.relative_to(content.ROOT)): lines
+        for path in tracked()
+        if path.suffix == ".py" and path.parent.name == "provision"
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
+    }
+    assert long == {}
