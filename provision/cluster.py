@@ -1,0 +1,191 @@
+"""The cluster as its operator declared it: validated once, then only read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+# slurm.conf(5): at most 40 characters, and upper case would be folded to lower case.
+_CLUSTER_NAME = r"^[a-z0-9][a-z0-9_-]{0,39}$"
+_FEATURES = r"^[A-Za-z0-9_.=-]+(,[A-Za-z0-9_.=-]+)*$"
+_FILES = r"^/dev/[A-Za-z0-9_./\[\],-]+$"
+_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>[A-Za-z_][A-Za-z0-9_.-]*))?:(?P<count>[0-9]{1,7})")
+#: Slurm's releases are named after the year and the month.
+_VERSION = re.compile(r"[0-9]{2}\.(02|05|08|11)")
+
+
+def whole(value: object) -> int:
+    """Return the whole number that a variable holds, as a number or as the text that INI makes of it.
+
+    Raises:
+        ValueError: anything else, among it 48.5, "yes" and true: nothing is rounded or guessed.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,17}", value.strip()):
+        return int(value)
+    raise ValueError("it must be a whole number")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("it must be text")
+
+
+def _listed(value: object) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    raise ValueError("it must be a list, or its items separated by commas")
+
+
+Whole = Annotated[int, BeforeValidator(whole)]
+Positive = Annotated[Whole, Field(ge=1)]
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+class _Declared(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Gres(_Declared):
+    """Generic resources of one kind on one node, such as four A40 GPUs. ``type`` is None where it is not told."""
+
+    name: str
+    type: str | None
+    count: int
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in (self.name, self.type, self.count) if part is not None)
+
+
+def gres_from(value: object) -> Gres:
+    """Read ``gpu:A40:4`` or ``gpu:4``, as Slurm's Gres= writes them.
+
+    Raises:
+        ValueError: the count is missing, zero, negative or no whole number.
+    """
+    if isinstance(value, Gres):
+        return value
+    found = _GRES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found or int(found["count"]) < 1:
+        raise ValueError(f"'{value}' must be name:type:count or name:count with a count of 1 or more, as gpu:A40:4")
+    return Gres(name=found["name"], type=found["type"], count=int(found["count"]))
+
+
+def _gres_list(value: object) -> tuple[Gres, ...]:
+    return tuple(gres_from(item) for item in _listed(value))
+
+
+class Hardware(_Declared):
+    """What one kind of machine contains, in Slurm's words. None is "not declared": it is to be discovered.
+
+    Memory and disk are in MB, as in slurm.conf. ``gres`` empty is a declared absence of such devices.
+    """
+
+    cpus: Positive | None = None
+    boards: Positive | None = None
+    sockets: Positive | None = None
+    cores_per_socket: Positive | None = None
+    threads_per_core: Positive | None = None
+    real_memory: Positive | None = None
+    gres: Annotated[tuple[Gres, ...], BeforeValidator(_gres_list)] | None = None
+    gres_files: Annotated[Text, StringConstraints(pattern=_FILES)] | None = None
+    features: Annotated[Text, StringConstraints(pattern=_FEATURES)] | None = None
+    weight: Positive | None = None
+    tmp_disk: Annotated[Whole, Field(ge=0)] | None = None
+    mem_spec_limit: Positive | None = None
+    cgroup_version: Annotated[Whole, Field(ge=1, le=2)] | None = None
+
+    @model_validator(mode="after")
+    def _gpus_of_a_node_are_all_typed_or_none_is(self) -> Self:
+        kinds = [(gres.name, gres.type) for gres in self.gres or ()]
+        for name, kind in kinds:
+            if kind is None and any(other == name and typed for other, typed in kinds):
+                raise ValueError(f"node_gres gives a type to some {name} and none to others; give it to all or to none")
+        if len(set(kinds)) < len(kinds):
+            raise ValueError("node_gres names the same kind twice; add the counts up")
+        return self
+
+    @model_validator(mode="after")
+    def _processors_agree_with_their_topology(self) -> Self:
+        parts = (self.sockets, self.cores_per_socket)
+        if self.cpus is None or None in parts:
+            return self
+        cores = (self.sockets or 1) * (self.cores_per_socket or 1)
+        if self.cpus not in (cores, cores * (self.threads_per_core or 1)):
+            raise ValueError(
+                f"node_cpus is {self.cpus}, but node_sockets x node_cores_per_socket x node_threads_per_core is "
+                f"{cores * (self.threads_per_core or 1)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _boards_share_the_sockets_evenly(self) -> Self:
+        if self.boards and self.boards > 1 and (self.sockets is None or self.sockets % self.boards):
+            raise ValueError(f"node_boards is {self.boards}: node_sockets must be a multiple of it")
+        return self
+
+    @model_validator(mode="after")
+    def _reserved_memory_leaves_some(self) -> Self:
+        if self.mem_spec_limit and self.real_memory and self.mem_spec_limit >= self.real_memory:
+            raise ValueError(f"node_mem_spec_limit ({self.mem_spec_limit}) must be below node_real_memory")
+        return self
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """The variables without which a node cannot be written into slurm.conf, and which are missing."""
+        needed = {"node_cpus": self.cpus, "node_real_memory": self.real_memory}
+        return tuple(name for name, value in needed.items() if value is None)
+
+
+class Node(_Declared):
+    """A compute node. Nodes of one kind share one ``hardware``, and so one NodeName line."""
+
+    name: str
+    address: str
+    hardware: Hardware
+
+
+class Partition(_Declared):
+    """A partition: ``parameters`` are Slurm's, in Slurm's words; ``nodes`` is None for all compute nodes."""
+
+    name: str
+    nodes: tuple[str, ...] | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+class Cluster(_Declared):
+    """Everything that the configuration is made of."""
+
+    name: Annotated[Text, StringConstraints(pattern=_CLUSTER_NAME)]
+    controller: str
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+    slurm_version: str = "24.11"
+    slurm_parameters: Mapping[str, str | None] = {}
+    simulated: tuple[str, ...] = ()
+
+    @property
+    def undeclared(self) -> dict[str, tuple[str, ...]]:
+        """The nodes whose hardware is still to be discovered, each with the missing variables."""
+        return {node.name: node.hardware.undeclared for node in self.nodes if node.hardware.undeclared}
+
+
+def version_from(value: object) -> str:
+    """Return Slurm's version as text, also where YAML or INI has made a number of it (25.10 would be 25.1).
+
+    Raises:
+        ValueError: it is none of Slurm's release names.
+    """
+    text = f"{value:.2f}" if isinstance(value, float) else str(value).strip()
+    if not _VERSION.fullmatch(text):
+        raise ValueError("it must be one of Slurm's releases, as 24.11")
+    return text

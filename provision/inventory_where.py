@@ -1,0 +1,68 @@
+"""Where in an inventory's files the mistake is that made Ansible refuse them. Its messages often do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+_YAML = (".yml", ".yaml", ".json")
+
+
+def where(path: Path) -> str:
+    """Return ``file, line N``, or nothing where the mistake is of a kind that is not looked for.
+
+    Looked for are broken YAML, a key that is written twice, and an INI section whose header is not closed.
+    """
+    for file in _files(path):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        line = _yaml(text) if file.suffix in _YAML else _ini(text)
+        if line:
+            return f"{file}, line {line}"
+    return ""
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the inventory's files and those with the variables beside it."""
+    home = path if path.is_dir() else path.parent
+    if path.is_file():
+        yield path
+    else:
+        yield from sorted(file for file in path.iterdir() if file.is_file())
+    for folder in (home / "group_vars", home / "host_vars"):
+        yield from sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def _ini(text: str) -> int:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("[") and "]" not in line:
+            return number
+    return 0
+
+
+def _yaml(text: str) -> int:
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        return mark.line + 1 if mark else 0
+    except (yaml.YAMLError, RecursionError):
+        return 0
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        if isinstance(node, yaml.MappingNode):
+            seen = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    return int(key.start_mark.line) + 1
+                if isinstance(key, yaml.ScalarNode):
+                    seen.add(key.value)
+                waiting.append(value)
+    return 0

@@ -1,0 +1,48 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's door into provision.slurm. Translation only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha1
+
+from ansible.errors import AnsibleFilterError
+
+from provision.errors import ClusterctlError
+from provision.inventory import GROUPS, READ, cluster_from
+from provision.render import render_values
+from provision.slurm import slurm_values
+
+
+def plain(value):
+    """Copy Ansible's lazy containers, which hold placeholders until they are iterated over, into ordinary ones."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in value}
+    return [plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def slurm_conf_values(groups, hostvars):
+    """Return what the templates print, from Ansible's ``groups`` and ``hostvars``."""
+    members = {group: [str(host) for host in groups.get(group, ())] for group in GROUPS}
+    hosts = dict.fromkeys(host for group in members.values() for host in group)
+    variables = {host: {n: plain(found[n]) for n in READ if n in found} for host in hosts for found in [hostvars[host]]}
+    try:
+        return slurm_values(cluster_from(members, variables))
+    except ClusterctlError as error:
+        raise AnsibleFilterError(f"{error.problem}\nFix: {error.fix}") from None
+
+
+def slurm_conf_differing(found, values):
+    """Return those of stat's ``results`` that are not as rendered from ``values``; without values, all that exist."""
+    texts = render_values(plain(values)) if values else {}
+    wanted = {name: sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in texts.items()}
+    return [one["item"] for one in found if one["stat"].get("checksum") != wanted.get(one["item"])]
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self):
+        """Return them by name."""
+        return {"slurm_conf_values": slurm_conf_values, "slurm_conf_differing": slurm_conf_differing}

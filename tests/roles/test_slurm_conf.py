@@ -1,0 +1,169 @@
+"""The role slurm_conf, run by the real ansible-playbook against directories that stand for machines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provision import content, inventory
+from provision.ansible_env import clean_environment
+from provision.render import render
+
+INVENTORY = """\
+[slurm_controller]
+head
+
+[slurm_compute]
+node1
+node2
+
+[slurm_compute:vars]
+node_cpus=48
+node_real_memory=192000
+node_gres=gpu:A40:4
+
+[all:vars]
+cluster_name=a40
+slurm_conf_parameters={{"MessageTimeout": 30}}
+ansible_connection=local
+ansible_python_interpreter={python}
+slurm_conf_directory={folder}/{{{{ inventory_hostname }}}}
+"""
+
+
+class Site:
+    """Three machines, each a directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.inventory = folder / "inventory.ini"
+        self.inventory.write_text(INVENTORY.format(python=sys.executable, folder=folder))
+        self.book = folder / "play.yml"
+        play = {"hosts": "all", "gather_facts": False, "roles": [{"role": "slurm_conf"}]}
+        self.book.write_text(yaml.safe_dump([play]))
+
+    def play(self, *options: str) -> tuple[int, dict[str, Any]]:
+        """Run the role; return the exit status and Ansible's own account of it."""
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        done = subprocess.run(
+            [program, "-i", str(self.inventory), str(self.book), *options],
+            env={**clean_environment(), "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json", "HOME": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout[done.stdout.index("{") :])
+
+    def files(self, host: str) -> dict[str, str]:
+        folder = self.folder / host
+        return {path.name: path.read_text() for path in sorted(folder.glob("*.conf"))} if folder.is_dir() else {}
+
+    def rendered(self) -> dict[str, str]:
+        loaded = inventory.load(self.inventory)
+        return render(inventory.cluster_from(loaded.groups, loaded.hostvars))
+
+
+def changed(told: dict[str, Any]) -> int:
+    return sum(stats["changed"] for stats in told["stats"].values())
+
+
+def failures(told: dict[str, Any]) -> list[dict[str, Any]]:
+    results = [result for play in told["plays"] for task in play["tasks"] for result in task["hosts"].values()]
+    return [check for result in results if result.get("failed") for check in result.get("cluster_checks", [])]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def written(site: Site) -> Site:
+    status, _ = site.play()
+    assert status == 0
+    return site
+
+
+def test_the_role_writes_the_very_bytes_that_render_prints_and_the_second_run_changes_nothing(site: Site) -> None:
+    first, _ = site.play()
+
+    assert first == 0
+    assert site.files("head") == site.rendered()
+    assert site.files("node1") == {}
+    again, told = site.play()
+    assert (again, changed(told)) == (0, 0)
+
+
+def test_a_rehearsal_on_clean_machines_works_shows_changes_and_writes_nothing(site: Site) -> None:
+    status, told = site.play("--check")
+
+    assert status == 0
+    assert changed(told) > 0
+    assert site.files("head") == {}
+
+
+def test_a_limit_changes_no_line_of_the_configuration(site: Site) -> None:
+    status, _ = site.play("--limit", "head")
+
+    assert status == 0
+    assert site.files("head") == site.rendered()
+
+
+def test_a_copy_on_a_node_would_win_over_the_controllers_and_is_removed(written: Site) -> None:
+    copy = written.folder / "node2" / "slurm.conf"
+    copy.parent.mkdir()
+    copy.write_text("ClusterName=old\n")
+
+    status, told = written.play("--tags", "verify")
+    assert status != 0
+    assert [(check["id"], check["host"]) for check in failures(told)] == [("slurm_conf.files", "node2")]
+
+    status, _ = written.play()
+    assert status == 0
+    assert not copy.exists()
+
+
+def test_a_file_that_was_changed_by_hand_fails_the_proof_by_name_and_is_left_alone_by_it(written: Site) -> None:
+    gres = written.folder / "head" / "gres.conf"
+    gres.write_text(gres.read_text().replace("A40", "H100"))
+    before = gres.read_bytes(), gres.stat().st_mtime_ns
+
+    status, told = written.play("--tags", "verify")
+
+    (check,) = failures(told)
+    assert status != 0
+    assert changed(told) == 0
+    assert (check["observed"], check["verdict"]) == ("gres.conf different", "fail")
+    assert (gres.read_bytes(), gres.stat().st_mtime_ns) == before
+
+
+def test_what_the_model_refuses_the_role_refuses_in_the_same_words(site: Site) -> None:
+    site.inventory.write_text(site.inventory.read_text().replace("gpu:A40:4", "gpu:A40"))
+
+    status, told = site.play()
+
+    problems = [
+        result["msg"]
+        for play in told["plays"]
+        for task in play["tasks"]
+        for host, result in task["hosts"].items()
+        if host == "head" and result.get("failed")
+    ]
+    assert status != 0
+    assert "node_gres is 'gpu:A40'" in problems[0]
+    assert problems[0].count("node_gres is") == 1, "the chain of exceptions is not for operators"
+    assert site.files("head") == {}
+
+
+def test_the_templates_need_nothing_that_only_ansible_has() -> None:
+    for template in sorted((content.ROOT / "roles" / "slurm_conf" / "templates").glob("*.j2")):
+        text = template.read_text()
+        assert not any(word in text for word in ("ansible_", "hostvars", "groups[", "lookup(", "comment }}")), (
+            template.name
+        )

@@ -1,0 +1,109 @@
+"""Small playbooks on this computer, so that a real run of Ansible takes a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from provision import content, journal, runner
+from provision.events import RunReport
+from provision.runner_process import marked
+
+PYTHON = Path("/usr/bin/python3")
+
+INVENTORY = f"""\
+[slurm_controller]
+head ansible_host=192.0.2.1
+
+[slurm_compute]
+node1 ansible_host=192.0.2.11
+node2 ansible_host=192.0.2.12
+
+[slurm_compute:vars]
+node_cpus=4
+node_real_memory=4000
+
+[all:vars]
+cluster_name=small
+cluster_simulated=gpu
+ansible_connection=local
+ansible_become=false
+ansible_python_interpreter={PYTHON}
+"""
+
+#: How every playbook of ours begins a play: the mark makes its processes recognisable on any machine.
+PLAY = """\
+- name: {name}
+  hosts: {hosts}
+  gather_facts: false
+  environment: {{CLUSTERCTL_RUN: "{{{{ clusterctl_run | default('ansible-playbook') }}}}"}}
+  tasks:
+"""
+
+
+def write_playbook(path: Path, tasks: str, *, name: str = "Try", hosts: str = "all") -> Path:
+    """Write a playbook of one play around ``tasks``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = PLAY.format(name=name, hosts=hosts) + textwrap.indent(textwrap.dedent(tasks), "    ")
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_inventory(directory: Path, text: str = INVENTORY) -> Path:
+    """Write an inventory of three machines that are all this computer."""
+    path = directory / "inventory.ini"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def run(playbook: Path, *, text: str = INVENTORY, **options: Any) -> tuple[RunReport, journal.Run]:
+    """Run a playbook beside which the inventory and its record are written."""
+    inventory = write_inventory(playbook.parent, text)
+    record = journal.begin(journal.prepare(journal.state_directory(inventory)), "provision")
+    report = runner.run([playbook], inventory=inventory, record=record, options=runner.Options(**options))
+    record.finish("done")
+    return report, record
+
+
+#: Starts clusterctl with the playbooks of another directory, and everything else as it is.
+LAUNCH = (
+    "import sys, provision.cli_flow; from pathlib import Path; from provision import content;"
+    "content.ROOT = Path(sys.argv.pop(1)); from provision.cli import main; main()"
+)
+
+
+def start(root: Path, arguments: Sequence[str], **more: Any) -> subprocess.Popen[str]:
+    """Start clusterctl as a process of its own, with the playbooks under ``root``."""
+    command = [sys.executable, "-c", LAUNCH, str(root), *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, cwd=root, **(pipes | more))
+
+
+def wait_for(condition: Any, seconds: float = 30) -> bool:
+    """Wait until ``condition()`` is true; say whether it became so."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def processes_of(state: Path) -> list[int]:
+    """Return the processes on this computer that belong to any run on record."""
+    return [pid for run in journal.runs(state) for pid in marked(run.id)]
+
+
+def stages_in(root: Path, **stages: str) -> Path:
+    """Write ``playbooks/`` with one stage per argument, and a site.yml that imports them in order."""
+    for name, tasks in stages.items():
+        write_playbook(root / "playbooks" / f"{name}.yml", tasks, name=f"Stage {name}")
+    site = "".join(f"- ansible.builtin.import_playbook: {name}.yml\n" for name in stages if name != "verify")
+    (root / "playbooks" / "site.yml").write_text(site, encoding="utf-8")
+    content.stages.cache_clear()
+    return root

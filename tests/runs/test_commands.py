@@ -1,0 +1,269 @@
+"""Commands from end to end on this computer: what they print, what they leave, how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_inventory
+
+from provision import journal
+
+CHANGE = """
+    - name: Write
+      ansible.builtin.copy:
+        content: "{{ inventory_hostname }}\\n"
+        dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        mode: "0644"
+"""
+
+CHECKS = """
+    - name: Compare the modes
+      cluster_check:
+        id: munge.key_mode
+        observed: "{{ '0644' if inventory_hostname == 'node2' else '0400' }}"
+        expected: "0400"
+        cause: someone changed it
+        fix: clusterctl provision munge
+      vars:
+        cluster_check_collect: true
+    - name: End badly where a check did
+      cluster_check:
+        conclude: true
+"""
+
+STATUS = """
+    - name: Report the cluster's state
+      ansible.builtin.set_fact:
+        cluster_status: {}
+      run_once: true
+"""
+
+HOLD = """
+    - name: Hold on
+      ansible.builtin.shell: touch {{ inventory_dir }}/held; sleep 300
+      run_once: true
+"""
+
+
+def command(root: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    process = start(root, arguments, **more)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    write_inventory(tmp_path)
+    stages_in(tmp_path, discover="- meta: noop\n", preflight="- meta: noop\n", base=CHANGE, verify=CHECKS)
+    return tmp_path
+
+
+def test_a_second_provision_changes_nothing_and_a_plan_agrees(site: Path) -> None:
+    first = command(site, "provision", "--json")
+    second = command(site, "provision", "--json")
+    planned = command(site, "plan", "--detailed-exitcode", "--json")
+
+    documents = [json.loads(done.stdout) for done in (first, second, planned)]
+    assert [done.returncode for done in (first, second, planned)] == [0, 0, 0], first.stderr
+    assert [document["changed"] for document in documents] == [3, 0, 0]
+    assert documents[2]["pending"] is False
+    assert documents[0]["simulated"] == ["gpu"]
+
+
+def test_a_plan_tells_what_would_change_and_changes_nothing(site: Path) -> None:
+    done = command(site, "plan", "--detailed-exitcode")
+
+    assert done.returncode == 10
+    assert "+node1" in done.stdout
+    assert "head,node[1-2]" in done.stdout.replace("node[1-2],head", "head,node[1-2]")
+    assert not list(site.glob("made-*"))
+
+
+def test_a_limit_in_slurms_words_works_on_those_machines_only(site: Path) -> None:
+    done = command(site, "provision", "--limit", "node[1-2]", "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in site.glob("made-*")) == ["made-node1", "made-node2"]
+    assert set(json.loads(done.stdout)["hosts"]) >= {"node1", "node2"}
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def test_a_machine_that_is_down_costs_little_and_the_others_go_on(site: Path) -> None:
+    down = f"node2 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port={closed_port()}"
+    write_inventory(site, INVENTORY.replace("node2 ansible_host=192.0.2.12", down))
+
+    done = command(site, "provision", "--json")
+
+    document = json.loads(done.stdout)
+    assert done.returncode == 5, done.stderr
+    assert sorted(path.name for path in site.glob("made-*")) == ["made-head", "made-node1"]
+    assert document["hosts"]["node2"]["unreachable"] == 1
+    assert document["unreachable"][0]["task"] == "access.port"
+    assert "refuses connections" in document["unreachable"][0]["reason"]
+
+
+def test_a_second_run_is_told_who_holds_the_lock_while_read_only_commands_go_on(site: Path) -> None:
+    stages_in(site, base=HOLD, preflight="- ping:\n", verify=CHECKS)
+    first = start(site, ["provision", "inventory.ini", "base"])
+    assert wait_for((site / "held").exists), first.communicate()
+
+    second = command(site, "provision", "inventory.ini", "base")
+    reading = command(site, "preflight", "inventory.ini", "--json")
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+    assert second.returncode == 6
+    assert f"process {first.pid}" in second.stderr
+    assert f"kill -INT {first.pid}" in second.stderr
+    assert reading.stdout, reading.stderr
+    assert first.returncode == 130
+    assert [run.facts["command"] for run in journal.runs(site / ".clusterctl")] == ["provision", "preflight"]
+
+
+def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(site: Path) -> None:
+    done = command(site, "verify", "--json", "--junit", "verify.xml")
+    shown = command(site, "verify")
+
+    document = json.loads(done.stdout)
+    assert done.returncode == shown.returncode == 8
+    assert document["verdict"] == "fail"
+    assert {check["host"]: check["verdict"] for check in document["checks"] if check["id"] == "munge.key_mode"} == {
+        "head": "pass",
+        "node1": "pass",
+        "node2": "fail",
+    }
+    assert not [check for check in document["checks"] if check["id"].endswith(".failed")]
+    suites = ElementTree.parse(site / "verify.xml").getroot()  # noqa: S314 - our own
+    failures = [case.get("classname") for case in suites.iter("testcase") if case.find("failure") is not None]
+    assert failures == ["node2"]
+    assert "verdict: fail" in shown.stdout
+    assert "fix: clusterctl provision munge" in shown.stdout
+
+
+def test_a_verdict_keeps_its_exit_code_when_the_reader_leaves_early(site: Path) -> None:
+    for flag in ("--all", "--json"):
+        script = f'"$0" -c "$1" "$PWD" verify inventory.ini {flag} | head -n 1; exit ${{PIPESTATUS[0]}}'
+        done = subprocess.run(
+            ["bash", "-c", script, sys.executable, LAUNCH], cwd=site, capture_output=True, text=True, check=False
+        )
+
+        assert done.returncode == 8, done.stderr
+        assert "Broken" not in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_preflight_that_refuses_stops_the_run_before_anything_is_changed(site: Path) -> None:
+    stages_in(site, preflight=CHECKS, base=CHANGE, verify=CHECKS)
+
+    alone = command(site, "preflight", "--json")
+    whole = command(site, "provision", "--limit", "node2", "--json")
+
+    assert alone.returncode == 3
+    assert whole.returncode == 3, whole.stderr
+    assert not list(site.glob("made-*"))
+
+
+def test_a_failing_task_is_reported_by_machine_and_ends_with_4(site: Path) -> None:
+    stages_in(site, base="- name: Break\n  ansible.builtin.command: /bin/sh -c 'echo no space >&2; exit 7'\n")
+
+    done = command(site, "provision")
+
+    assert done.returncode == 4
+    assert "node[1-2]" in done.stdout
+    assert done.stdout.count("no space (exit code 7)") == 1
+
+
+def test_the_wrong_request_changes_nothing_and_leaves_no_record(site: Path) -> None:
+    for arguments in (["bas"], ["--limit", "nobody"], ["--extra-vars", "x"]):
+        done = command(site, "provision", "inventory.ini", *arguments)
+
+        assert done.returncode == 2, done.stderr
+        assert "Fix: " in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not list(site.glob("made-*"))
+
+
+def test_a_state_directory_that_others_may_write_is_refused(site: Path) -> None:
+    (site / ".clusterctl").mkdir(mode=0o700)
+    (site / ".clusterctl").chmod(0o777)
+
+    done = command(site, "provision")
+
+    assert done.returncode == 2
+    assert "chmod 700" in done.stderr
+    assert not list(site.glob("made-*"))
+
+
+def test_the_status_shows_the_last_run_and_the_last_verdict(site: Path) -> None:
+    stages_in(site, base=CHANGE, verify=CHECKS, status=STATUS)
+    command(site, "provision", "inventory.ini", "base")
+    command(site, "verify")
+
+    done = command(site, "status", "--json")
+
+    document = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert document["last_run"]["outcome"] == "done"
+    assert document["last_verdict"]["verdict"] == "fail"
+
+
+def test_progress_in_a_pipe_is_plain_lines_on_standard_error(site: Path) -> None:
+    done = command(site, "provision", "inventory.ini", "base")
+
+    assert "base: Write: changed " in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "\r" not in done.stderr
+
+
+def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path) -> None:
+    slow = "- name: A task with quite a long name for so small a terminal\n  ansible.builtin.command: sleep 1\n"
+    stages_in(site, base=slow)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "20", "LINES": "24", "TERM": "xterm"}
+
+    process = start(site, ["provision", "inventory.ini", "base"], stderr=theirs, env=environment)
+    process.communicate(timeout=60)
+    os.close(theirs)
+    written = os.read(ours, 65536).decode()
+
+    assert process.returncode == 0
+    drawn = written.split("\r\x1b[K")
+    assert len(drawn) > 3
+    assert "\n" not in written
+    assert max(map(len, drawn)) < 20
+
+
+def test_a_bug_during_a_run_is_on_record_beside_its_journal(site: Path) -> None:
+    broken = LAUNCH.replace(
+        "from provision.cli", "import provision.events as e; del e.RunReport._stats; from provision.cli"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", broken, str(site), "provision", "inventory.ini", "base"],
+        cwd=site,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    [run] = journal.runs(site / ".clusterctl")
+    assert run.facts["outcome"] == "crashed"
+    assert "_stats" in (run.directory / "traceback.txt").read_text()
+    assert str(run.directory) in done.stderr

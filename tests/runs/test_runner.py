@@ -1,0 +1,338 @@
+"""Running Ansible: what it is given, what is kept of it, and what is left of it. Each test here is a known trap."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_runs import INVENTORY, processes_of, run, stages_in, start, wait_for, write_inventory, write_playbook
+
+from provision import journal, runner
+from provision.errors import ExitCode
+from provision.events import RunReport
+from provision.events_exit import exit_code
+from provision.runner_process import Stop
+from provision.runner_secret import offered
+
+TOUCH = """
+    - name: Write
+      ansible.builtin.copy: {content: "a\\n", dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}", mode: "0644"}
+"""
+
+
+def everything_under(directory: Path) -> str:
+    return "".join(
+        f"{path.name}\n{path.read_text(errors='replace')}" for path in directory.rglob("*") if path.is_file()
+    )
+
+
+def test_a_run_reports_each_machine_and_leaves_a_record_that_is_small_and_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        report, record = run(write_playbook(tmp_path / "try.yml", TOUCH))
+    finally:
+        os.umask(before)
+
+    assert report.ok
+    assert {host: counts.changed for host, counts in report.hosts.items()} == {"head": 1, "node1": 1, "node2": 1}
+    files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in record.directory.rglob("*")}
+    assert files == dict.fromkeys(("run.json", "journal.jsonl", "ansible.log"), 0o600)
+    assert "PLAY RECAP" in (record.directory / "ansible.log").read_text()
+    results = [entry for entry in journal.entries(record.directory) if entry["event"] == "result"]
+    assert {(entry["host"], entry["task"], entry["changed"]) for entry in results} == {
+        (host, "Write", True) for host in ("head", "node1", "node2")
+    }
+
+
+def test_only_listed_environment_reaches_ansible_and_host_keys_are_always_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-token")
+    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+    monkeypatch.setenv("ANSIBLE_CALLBACK_PLUGINS", str(tmp_path))
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nhost_key_checking = false\nforks = 1\n")
+    monkeypatch.chdir(tmp_path)
+    tasks = """
+    - name: Keep the environment
+      ansible.builtin.shell: (tr '\\0' '\\n' < /proc/$PPID/environ; env) > {{ inventory_dir }}/environment
+      run_once: true
+    - name: Keep the settings
+      ansible.builtin.copy:
+        content: "{{ lookup('config', 'HOST_KEY_CHECKING') }} {{ lookup('config', 'DEFAULT_FORKS') }}"
+        dest: "{{ inventory_dir }}/settings"
+        mode: "0600"
+      run_once: true
+    """
+
+    report, record = run(write_playbook(tmp_path / "try.yml", tasks))
+
+    assert report.ok, report.failures
+    environment = (tmp_path / "environment").read_text()
+    assert "ANSIBLE_HOST_KEY_CHECKING=True" in environment
+    assert "hunter2" not in environment
+    assert str(tmp_path) not in [line.partition("=")[2] for line in environment.splitlines() if "CALLBACK" in line]
+    assert (tmp_path / "settings").read_text() == "True 20"
+    assert "hunter2" not in everything_under(record.directory)
+
+
+SECRETS = """
+    - name: Use a secret
+      ansible.builtin.copy: {content: "{{ canary }}", dest: "{{ inventory_dir }}/secret", mode: "0600"}
+      no_log: true
+      run_once: true
+    - name: Use two, one after another
+      ansible.builtin.command: /bin/false {{ item }}
+      loop: ["{{ canary }}", "{{ ansible_become_password | default('') }}"]
+      no_log: true
+      run_once: true
+      failed_when: false
+    - name: Fail over one
+      ansible.builtin.command: /bin/sh -c "echo {{ canary }} >&2; exit 3"
+      no_log: true
+      run_once: true
+"""
+
+
+@pytest.mark.parametrize("verbosity", [0, 3])
+def test_no_secret_is_in_the_record_an_argument_or_the_journal(tmp_path: Path, verbosity: int) -> None:
+    playbook = write_playbook(tmp_path / "try.yml", SECRETS)
+    seen: set[str] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                # The module's own command is the playbook's doing; what is ours are the options of ansible-playbook.
+                if b"ansible-playbook" in line:
+                    seen.add(line.decode(errors="replace"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    report, record = run(
+        playbook,
+        extra_vars={"canary": "CANARY-extra"},
+        become_password="CANARY-become",
+        vault_password="CANARY-vault",
+        diff=True,
+        verbosity=verbosity,
+    )
+    over.set()
+    watcher.join()
+
+    assert (tmp_path / "secret").read_text() == "CANARY-extra"
+    assert "hidden" in next(iter(report.failures)).reason
+    assert "CANARY" not in everything_under(record.directory)
+    assert "CANARY" not in repr(report)
+    assert seen
+    assert not any("CANARY" in line for line in seen)
+
+
+def test_a_secret_that_nobody_reads_leaves_no_file_and_no_waiting_thread(tmp_path: Path) -> None:
+    threads = threading.active_count()
+
+    with offered(tmp_path / "become", "CANARY") as path:
+        assert stat.S_ISFIFO(path.stat().st_mode)
+
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == threads
+
+
+def test_variables_of_one_run_are_unknown_to_the_next(tmp_path: Path) -> None:
+    tasks = """
+    - name: Tell
+      ansible.builtin.copy:
+        content: "{{ leftover | default('nothing') }}"
+        dest: "{{ inventory_dir }}/told"
+        mode: "0600"
+      run_once: true
+    """
+    playbook = write_playbook(tmp_path / "try.yml", tasks)
+
+    run(playbook, extra_vars={"leftover": "something"})
+    first = (tmp_path / "told").read_text()
+    run(playbook)
+
+    assert (first, (tmp_path / "told").read_text()) == ("something", "nothing")
+
+
+def test_a_limit_is_taken_by_name_even_when_it_is_too_long_for_a_command_line(tmp_path: Path) -> None:
+    playbook = write_playbook(tmp_path / "try.yml", TOUCH)
+    many = INVENTORY.replace("[slurm_compute]\n", "[slurm_compute]\n" + "".join(f"n{i:04}\n" for i in range(400)))
+    wanted = {f"n{i:04}" for i in range(400)} | {"node2"}
+
+    short, _ = run(playbook, limit=["node2"])
+    long, record = run(playbook, text=many, limit=wanted, tags=["nothing"])
+
+    assert set(short.hosts) == {"node2"}
+    assert long.rc == 0
+    assert "Could not match" not in (record.directory / "ansible.log").read_text()
+
+
+BROKEN = {
+    "a module that does not exist": ("- name: x\n  nosuch_module: {a: b}\n", ExitCode.BUG),
+    "bad YAML": ("- name: [\n", ExitCode.BUG),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_playbook_that_does_not_parse_is_not_success_and_shows_what_ansible_said(tmp_path: Path, kind: str) -> None:
+    tasks, expected = BROKEN[kind]
+
+    report, _ = run(write_playbook(tmp_path / "try.yml", tasks))
+
+    assert not report.hosts
+    assert exit_code("provision", report, root=str(tmp_path)) is expected
+    assert any("try.yml" in message for message in report.messages)
+
+
+def test_a_run_that_reaches_no_machine_is_not_success(tmp_path: Path) -> None:
+    report, _ = run(write_playbook(tmp_path / "try.yml", TOUCH, hosts="nobody"))
+
+    assert report.rc == 0
+    assert exit_code("provision", report) is ExitCode.BAD_REQUEST
+
+
+def test_a_check_run_shows_differences_and_changes_nothing(tmp_path: Path) -> None:
+    report, _ = run(write_playbook(tmp_path / "try.yml", TOUCH), check=True, diff=True)
+
+    assert report.changed == 3
+    assert not list(tmp_path.glob("made-*"))
+    assert all(diff.text.endswith("+a") for diff in report.diffs)
+
+
+# A task that ignores every polite signal, as apt does in the middle of a package.
+STUBBORN = """
+    - name: Hold on
+      ansible.builtin.shell: |
+        trap '' INT TERM HUP
+        touch {{ inventory_dir }}/held-{{ inventory_hostname }}
+        sleep 300; sleep 300
+"""
+
+
+MANY = """
+    - name: Judge everything
+      cluster_check:
+        results: "{{ [one] * 5000 }}"
+      vars:
+        one: {id: gpu.count, verdict: pass, observed: "{{ 'x' * 300 }}"}
+        cluster_check_collect: true
+      run_once: true
+"""
+
+
+def test_no_result_is_too_large_to_be_counted(tmp_path: Path) -> None:
+    report, _ = run(write_playbook(tmp_path / "try.yml", MANY))
+
+    assert len(report.checks) == 5000, report.failures
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_soon_and_leaves_no_process(tmp_path: Path, number: int) -> None:
+    stages_in(tmp_path, base=STUBBORN)
+    inventory = write_inventory(tmp_path)
+    process = start(tmp_path, ["provision", str(inventory), "base", "--json"])
+    assert wait_for(lambda: len(list(tmp_path.glob("held-*"))) == 3), process.communicate()
+
+    asked = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+
+    assert time.monotonic() - asked < 10
+    expected = 130 if number == signal.SIGINT else 143
+    assert process.returncode == expected, err
+    assert json.loads(out)["exit_code"] == expected
+    state = journal.state_directory(inventory)
+    assert processes_of(state) == []
+    [record] = journal.runs(state)
+    assert record.facts["outcome"] == "interrupted"
+    with journal.lock(state, record):
+        pass
+
+
+def test_what_a_killed_run_has_left_is_ended_by_the_next_one_which_says_so(tmp_path: Path) -> None:
+    stages_in(tmp_path, base=STUBBORN, munge=TOUCH)
+    inventory = write_inventory(tmp_path)
+    process = start(tmp_path, ["provision", str(inventory), "base"])
+    assert wait_for(lambda: len(list(tmp_path.glob("held-*"))) == 3), process.communicate()
+    process.kill()
+    process.communicate()
+    state = journal.state_directory(inventory)
+    assert processes_of(state), "nothing was left behind, so nothing is tested"
+    [dead] = journal.runs(state)
+    kept = [path.name for path in (dead.directory / "ansible" / "job_events").iterdir()]
+    assert not [name for name in kept if not name.endswith("-partial.json")], "every event is kept in a file"
+
+    again = start(tmp_path, ["provision", str(inventory), "munge"])
+    _, err = again.communicate(timeout=60)
+
+    assert again.returncode == 0, err
+    assert "never finished" in err
+    assert processes_of(state) == []
+    assert [run.facts["outcome"] for run in journal.runs(state)] == ["killed", "done"]
+
+
+def test_a_stop_that_comes_before_ansible_has_started_is_not_forgotten(tmp_path: Path) -> None:
+    playbook = write_playbook(tmp_path / "try.yml", STUBBORN)
+    inventory = write_inventory(tmp_path)
+    record = journal.begin(journal.prepare(journal.state_directory(inventory)), "provision")
+    original = Stop.watching
+
+    @contextmanager
+    def at_once(self: Stop) -> Iterator[None]:
+        self.request(signal.SIGTERM)
+        with original(self):
+            assert self._thread is not None
+            self._thread.join()
+            yield
+
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stop, "watching", at_once)
+        report = runner.run([playbook], inventory=inventory, record=record)
+
+    assert report.stopped_by == signal.SIGTERM
+    assert time.monotonic() - began < 10
+    assert processes_of(journal.state_directory(inventory)) == []
+
+
+def test_an_error_in_our_own_code_does_not_leave_ansible_running(tmp_path: Path) -> None:
+    playbook = write_playbook(tmp_path / "try.yml", STUBBORN)
+    inventory = write_inventory(tmp_path)
+    record = journal.begin(journal.prepare(journal.state_directory(inventory)), "provision")
+
+    def broken(_: RunReport, event: Mapping[str, Any]) -> None:
+        if event.get("event") == "runner_on_start":
+            wait_for(lambda: list(tmp_path.glob("held-*")), seconds=5)
+            raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        runner.run([playbook], inventory=inventory, record=record, on_event=broken)
+
+    assert processes_of(journal.state_directory(inventory)) == []
+
+
+def test_ansible_is_found_when_our_interpreter_is_called_by_its_path_alone(tmp_path: Path) -> None:
+    stages_in(tmp_path, base=TOUCH)
+    inventory = write_inventory(tmp_path)
+    path = "/usr/bin:/bin"
+
+    process = start(tmp_path, ["provision", str(inventory), "base"], env={"HOME": str(tmp_path), "PATH": path})
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 0, err
+    assert shutil.which("ansible-playbook", path=path) is None, "it would have been found anyway"

@@ -1,0 +1,52 @@
+"""Made-up machines for tests: trees of files, and the modules that read them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from provision import content
+
+
+def plugin(path: str, name: str = "") -> ModuleType:
+    """Import a file of our Ansible content by its path below the repository's root."""
+    file = content.ROOT / path
+    spec = importlib.util.spec_from_file_location(name or f"content_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    if name:
+        sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
+system = plugin("plugins/module_utils/machine_system.py")
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """Write ``files`` (path -> text) below ``root`` and return it."""
+    for path, text in files.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+def processors(root: Path, *, sockets: int, cores: int, threads: int, offline: frozenset[int] = frozenset()) -> Path:
+    """Write a topology in which, as usual, thread n of a core is numbered after all first threads."""
+    count = sockets * cores * threads
+    online = [cpu for cpu in range(count) if cpu not in offline]
+    files = {"sys/devices/system/cpu/online": ",".join(map(str, online)) + "\n"}
+    for cpu in online:
+        core = cpu % (sockets * cores)
+        siblings = [other for other in range(core, count, sockets * cores) if other not in offline]
+        place = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        files[f"{place}/physical_package_id"] = f"{core // cores}\n"
+        # Core numbers repeat in every socket, as they do on real machines.
+        files[f"{place}/core_id"] = f"{core % cores}\n"
+        files[f"{place}/core_cpus_list"] = ",".join(map(str, siblings)) + "\n"
+    return tree(root, files)

@@ -1,0 +1,115 @@
+"""A real OpenSSH server for tests: on the loopback address, on a free port, with keys made for the occasion."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ADDRESS = "127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+def make_key(path: Path, *, passphrase: str = "") -> Path:
+    """Make an ed25519 key pair and return the private half's path."""
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "test", "-f", str(path)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    return path
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A running server and everything a client needs for it."""
+
+    directory: Path
+    port: int
+    client_key: Path
+    known_hosts: Path
+    log: Path
+
+    @property
+    def user(self) -> str:
+        """The account that the client's key opens."""
+        return getpass.getuser()
+
+    def hostvars(self, **changes: object) -> dict[str, object]:
+        """Return the variables of an inventory that describes this server."""
+        return {
+            "ansible_host": ADDRESS,
+            "ansible_port": self.port,
+            "ansible_user": self.user,
+            "ansible_ssh_private_key_file": str(self.client_key),
+            "ansible_ssh_common_args": options(self.known_hosts),
+            **changes,
+        }
+
+
+def options(known_hosts: Path) -> str:
+    """Return SSH arguments under which only ``known_hosts`` and the key that is named count."""
+    words = (f"UserKnownHostsFile={known_hosts}", "GlobalKnownHostsFile=/dev/null", "IdentitiesOnly=yes")
+    return "-F /dev/null " + " ".join(f"-o {word}" for word in words)
+
+
+@contextmanager
+def running(directory: Path, *extra: str) -> Iterator[Sshd]:
+    """Run a server until the block ends; ``extra`` are further lines of its configuration."""
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert program, "sshd is missing: apt-get install openssh-server"
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    port = free_port()
+    host_key = make_key(directory / "host_key")
+    client_key = make_key(directory / "client_key")
+    shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
+    kind, blob, *_ = (directory / "host_key.pub").read_text().split()
+    known_hosts = directory / "known_hosts"
+    known_hosts.write_text(f"[{ADDRESS}]:{port} {kind} {blob}\n")
+    log = directory / "sshd.log"
+    configuration = directory / "sshd_config"
+    lines = [
+        f"Port {port}",
+        f"ListenAddress {ADDRESS}",
+        f"HostKey {host_key}",
+        f"AuthorizedKeysFile {directory / 'authorized_keys'}",
+        f"PidFile {directory / 'pid'}",
+        "StrictModes no",
+        "UsePAM no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "PermitRootLogin prohibit-password",
+        "LogLevel VERBOSE",
+        "MaxStartups 100",
+        *extra,
+    ]
+    configuration.write_text("\n".join(lines) + "\n")
+    with log.open("w") as output:
+        server = subprocess.Popen([program, "-D", "-e", "-f", str(configuration)], stderr=output)
+    try:
+        _wait(port, log)
+        yield Sshd(directory, port, client_key, known_hosts, log)
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+def _wait(port: int, log: Path) -> None:
+    for _ in range(100):
+        try:
+            socket.create_connection((ADDRESS, port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"sshd does not start: {log.read_text()}")

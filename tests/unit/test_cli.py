@@ -1,0 +1,298 @@
+"""The command line: help, arguments, errors and exit codes; no machine and no Ansible run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from provision import cli_flow
+from provision.cli import cli
+from provision.cli_complete import names_in
+from provision.cli_machines import inventory_and_stages
+from provision.errors import ClusterctlError
+
+GOOD = """\
+[slurm_controller]
+head ansible_host=192.0.2.1
+[slurm_compute]
+node1 ansible_host=192.0.2.11
+node2 ansible_host=192.0.2.12
+[slurm_compute:vars]
+node_cpus=4
+node_real_memory=4000
+[all:vars]
+cluster_name=small
+"""
+
+
+def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{prefix}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{name} ")
+
+
+ALL = dict(commands(cli))
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "inventory.ini"
+    path.write_text(GOOD, encoding="utf-8")
+    return path
+
+
+def test_the_commands_are_the_promised_ones() -> None:
+    promised = "check render discover preflight plan provision verify status lab"
+
+    assert [name for name in ALL if " " not in name] == [*promised.split(), "completion"]
+    assert {"lab up", "lab down", "lab status"} <= ALL.keys()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
+    result = call(*name.split(), "--help")
+
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    examples = re.findall(r"clusterctl ([^#&)\n]+)", ALL[name].help or "")
+    assert examples
+    for example in examples:
+        words = [word for word in shlex.split(example) if not word.startswith(">")]
+        group: click.Command = cli
+        while isinstance(group, click.Group):
+            group = group.commands[words.pop(0)]
+        group.make_parser(click.Context(group)).parse_args([word for word in words if word != "/etc"])
+
+
+@pytest.mark.parametrize("name", ["discover", "preflight", "plan", "provision", "verify", "status"])
+def test_options_of_ansible_keep_its_names_and_letters(name: str) -> None:
+    text = call(name, "--help").output
+
+    for option in ("-l, --limit", "-e, --extra-vars", "-f, --forks", "-u, --user", "-K, --ask-become-pass", "--json"):
+        assert option in text
+    assert "--vault-password-file" in text
+
+
+def test_help_does_not_import_what_only_a_run_needs() -> None:
+    script = (
+        "import sys, click, provision.cli\n"
+        "slow = {'ansible_runner', 'paramiko', 'pydantic', 'rich', 'yaml', 'ansible', 'jinja2', 'ClusterShell'}\n"
+        "print(sorted(slow & sys.modules.keys()))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_inventory_is_checked_without_contacting_anything(inventory: Path) -> None:
+    result = call("check", str(inventory), "--json")
+
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["schema"] == "clusterctl/check/1"
+    assert document["compute"] == ["node1", "node2"]
+    assert not (inventory.parent / ".clusterctl").exists()
+
+
+def test_rendering_writes_the_files_and_names_them(inventory: Path, tmp_path: Path) -> None:
+    result = call("render", str(inventory), "--output", str(tmp_path / "out"))
+
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "slurm.conf").read_text().count("NodeName=") == 1
+    assert str(tmp_path / "out" / "slurm.conf") in result.stdout
+
+
+def test_an_error_is_a_sentence_and_a_fix_on_standard_error() -> None:
+    result = call("check", "nowhere.ini")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert re.fullmatch(r"Error: .*nowhere.ini.*\n  Fix: .+\n", result.stderr)
+
+
+def test_an_error_is_a_document_where_json_was_asked_for() -> None:
+    result = call("provision", "nowhere.ini", "--json")
+
+    assert result.exit_code == 2
+    document = json.loads(result.stdout)
+    assert document["command"] == "provision"
+    assert document["exit_code"] == 2
+    assert "nowhere.ini" in document["error"]["problem"]
+
+
+@pytest.mark.parametrize("wrong", [["provison"], ["check", "--nonsense"], ["lab", "up", "--nodes", "0"]])
+def test_a_misused_command_line_is_a_bad_request(wrong: list[str]) -> None:
+    result = call(*wrong)
+
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_a_bug_is_called_one_and_its_traceback_is_in_a_private_file(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(cli_flow, "load", broken)
+
+    result = call("check", str(inventory))
+
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    assert "this is a bug" in result.stderr
+    log = Path(re.findall(r"traceback is in (\S+)", result.stderr)[0])
+    assert "ZeroDivisionError" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+    log.unlink()
+
+
+def test_an_interrupt_has_its_own_exit_code(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_flow, "load", interrupted)
+
+    assert call("check", str(inventory)).exit_code == 130
+
+
+STAGES = ("discover", "preflight", "base", "containers", "munge", "slurm")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], (None, list(STAGES))),
+        (["munge"], (None, ["munge"])),
+        (["slurm", "munge"], (None, ["munge", "slurm"])),
+        (["inv.yml", "base"], (Path("inv.yml"), ["base"])),
+        (["some/dir"], (Path("some/dir"), list(STAGES))),
+        (["hosts"], (Path("hosts"), list(STAGES))),
+    ],
+)
+def test_the_first_word_is_an_inventory_unless_it_is_a_stage(words: list[str], expected: Any) -> None:
+    assert inventory_and_stages(words) == expected
+
+
+def test_an_unknown_stage_is_refused_with_a_suggestion() -> None:
+    for words in (["mung"], ["inventory.ini", "mung"]):
+        with pytest.raises(ClusterctlError, match="no stage 'mung'") as caught:
+            inventory_and_stages(words)
+        assert caught.value.fix == "did you mean munge?"
+    with pytest.raises(ClusterctlError) as caught:
+        inventory_and_stages(["inventory.ini", "zzz"])
+    assert "base" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("texts", "variables", "files"),
+    [
+        (["a=1 b='x y'"], {"a": "1", "b": "x y"}, []),
+        (['{"a": [1, 2]}'], {"a": [1, 2]}, []),
+        (["@/tmp/v.yml", "a="], {"a": ""}, ["@/tmp/v.yml"]),
+    ],
+)
+def test_extra_variables_are_read_as_ansible_reads_them(
+    texts: list[str], variables: dict[str, Any], files: list[str]
+) -> None:
+    assert cli_flow.extra_variables(texts) == (variables, files)
+
+
+@pytest.mark.parametrize("text", ["novalue", "{a: [", "=x", "", "a='unclosed"])
+def test_extra_variables_that_say_nothing_are_refused(text: str) -> None:
+    with pytest.raises(ClusterctlError, match="-e takes"):
+        cli_flow.extra_variables([text])
+
+
+def test_settings_meant_for_ansible_are_ignored_with_one_warning(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+    (inventory.parent / "ansible.cfg").write_text("[defaults]\nhost_key_checking = false\n")
+
+    result = call("check", str(inventory))
+
+    assert result.exit_code == 0
+    assert result.stderr.count("Warning") == 1
+    assert "ANSIBLE_HOST_KEY_CHECKING" in result.stderr
+    assert "ansible.cfg" in result.stderr
+
+
+def test_a_reader_who_leaves_early_is_no_error(inventory: Path) -> None:
+    script = f"{sys.executable} -m provision.cli render {inventory} | head -n 1; exit ${{PIPESTATUS[0]}}"
+
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("columns", ["20", "80"])
+def test_help_is_readable_in_a_small_terminal_and_in_the_plainest_locale(columns: str) -> None:
+    environment = {**os.environ, "COLUMNS": columns, "LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "provision.cli", "provision", "--help"],
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
+def completed(shell: str, words: str, position: int, directory: Path) -> list[str]:
+    names = {"bash": "bash_complete", "zsh": "zsh_complete"}
+    environment = {**os.environ, "_CLUSTERCTL_COMPLETE": names[shell], "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    script = "from provision.cli import main; import sys; sys.argv = ['clusterctl']; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=directory, capture_output=True, text=True, check=False
+    )
+    if shell == "zsh":
+        return done.stdout.splitlines()[1::3]
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_shell_completes_commands_stages_and_hosts(inventory: Path, shell: str) -> None:
+    here = inventory.parent
+
+    assert completed(shell, "clusterctl pr", 1, here) == ["preflight", "provision"]
+    assert completed(shell, "clusterctl provision mu", 2, here) == ["munge"]
+    assert completed(shell, "clusterctl provision --limit no", 3, here) == ["node1", "node2"]
+    assert completed(shell, "clusterctl verify --limit node1,hea", 3, here) == ["node1,head"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_completion_script_is_one_that_the_shell_accepts(shell: str) -> None:
+    text = call("completion", shell).stdout
+
+    assert "_CLUSTERCTL_COMPLETE" in text
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_host_names_are_read_from_an_inventory_that_is_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.ini"
+    path.write_text("[slurm_compute\n[a]\nn1 x=1\n\n# n2\n[a:vars]\nx=1\n[b:children]\na\n")
+
+    assert names_in(path) == ["a", "n1", "b"]

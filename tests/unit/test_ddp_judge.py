@@ -1,0 +1,318 @@
+"""The judge of the DDP job: what it says, and whom it names."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from provision.verify_ddp import STEPS, judge
+from provision.verify_ddp_blame import LOG_CAUSES, cause_in, who_broke
+from provision.verify_ddp_evidence import evidence_from, gpus_of
+
+EXPECTED = {"node1": 2, "node2": 2}
+
+
+def record(rank: int, **changes: Any) -> dict[str, Any]:
+    """One rank's own record; ranks 0 and 1 run on node1, 2 and 3 on node2."""
+    return {
+        "run_id": "r1",
+        "rank": rank,
+        "node": f"node{1 + rank // 2}",
+        "state": "done",
+        "step": "end",
+        "calls": 250,
+        "waiting": "",
+        "error": None,
+        "parameters": "feedbeef00000000",
+        **changes,
+    }
+
+
+def broken(rank: int, **changes: Any) -> dict[str, Any]:
+    """A victim: it lost the others while it trained with them."""
+    error = {"kind": "communication", "text": "RuntimeError: Connection closed by peer"}
+    lost = {"state": "failed", "step": "parameters", "waiting": "training step 25", "calls": 211, "error": error}
+    return record(rank, **{**lost, **changes})
+
+
+def step(verdict: str = "pass", **more: Any) -> dict[str, Any]:
+    return {"verdict": verdict, "observed": "seen", "expected": "wanted", "guilty": [], **more}
+
+
+def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[str, Any]:
+    """A healthy run on two nodes; without a result where the records are given."""
+    everyone = records if records is not None else [record(rank) for rank in range(4)]
+    result = {
+        "run_id": "r1",
+        "job_id": "7",
+        "simulated": ["gpu"],
+        "sabotage": "",
+        "steps": {name: step() for name in STEPS} | {"parameters": step(digest="feedbeef00000000")},
+    }
+    nodes = {}
+    for node in EXPECTED:
+        here = [one for one in everyone if one["node"] == node]
+        nodes[node] = {
+            "records": here,
+            "result": result if node == "node1" and records is None else None,
+            "logs": {str(one["rank"]): [f"last words of rank {one['rank']}"] for one in here},
+            "node_log": [f"node {node}"],
+        }
+    slurm = {"id": "7", "state": "COMPLETED", "reason": "None", "exit_code": 0, "log": [], **job}
+    return {
+        "run_id": "r1",
+        "expected": EXPECTED,
+        "simulated": ["gpu"],
+        "job": slurm,
+        "nodes": nodes,
+        "directory": "/runs/r1",
+    }
+
+
+def by_id(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {check["id"].removeprefix("ddp."): check for check in checks}
+
+
+def test_a_healthy_run_passes_in_every_step_and_as_a_whole():
+    checks = judge(evidence())
+
+    assert [check["id"] for check in checks] == [f"ddp.{name}" for name in (*STEPS, "result")]
+    assert {check["verdict"] for check in checks} == {"pass"}, checks
+
+
+def test_what_was_simulated_is_marked_in_every_check():
+    assert all(check["simulated"] for check in judge(evidence()))
+
+
+def test_a_simulated_result_is_no_proof_of_a_real_cluster():
+    found = evidence() | {"simulated": []}
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert "gpu was simulated, the inventory says nothing" in whole["cause"]
+
+
+def test_a_failed_step_names_rank_node_and_parameter():
+    found = evidence(exit_code=3, state="FAILED")
+    guilty = [{"rank": 1, "node": "node1", "parameter": "blocks.0.mix.weight", "detail": "differs"}]
+    found["nodes"]["node1"]["result"]["steps"]["parameters"] = step("fail", guilty=guilty, digest="x")
+
+    checks = by_id(judge(found))
+
+    assert checks["parameters"]["verdict"] == "fail"
+    assert checks["parameters"]["host"] == "node1"
+    assert "rank 1 on node1, parameter blocks.0.mix.weight: differs" in checks["parameters"]["cause"]
+    assert checks["result"]["verdict"] == "fail"
+    assert "did not pass: parameters" in checks["result"]["cause"]
+
+
+def test_a_blind_negative_control_makes_the_whole_unknown():
+    found = evidence()
+    found["nodes"]["node1"]["result"]["steps"]["negative_control"] = step("unknown")
+
+    checks = by_id(judge(found))
+
+    assert checks["negative_control"]["verdict"] == "unknown"
+    assert checks["result"]["verdict"] == "unknown"
+
+
+def test_a_step_that_the_result_does_not_mention_is_unknown():
+    found = evidence()
+    del found["nodes"]["node1"]["result"]["steps"]["gradients"]
+
+    assert by_id(judge(found))["gradients"]["verdict"] == "unknown"
+
+
+def test_a_result_made_with_a_test_hook_is_never_accepted():
+    found = evidence()
+    found["nodes"]["node1"]["result"]["sabotage"] = "gradient"
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert "test hook 'gradient'" in whole["cause"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"exit_code": 1, "state": "FAILED"}, "the job failed although every step passed"),
+        ({"id": "8"}, "it is of job 7, not of job 8"),
+    ],
+)
+def test_a_result_that_slurm_contradicts_is_not_a_pass(change, why):
+    whole = by_id(judge(evidence(**change)))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert why in whole["cause"]
+
+
+def test_a_rank_whose_own_record_disagrees_with_the_result_is_named():
+    found = evidence()
+    found["nodes"]["node2"]["records"][1]["parameters"] = "0123456789abcdef"
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert whole["host"] == "node2"
+    assert "rank 3 on node2: recorded other parameters than the result says" in whole["cause"]
+
+
+def test_the_result_of_an_earlier_run_does_not_count():
+    found = evidence()
+    found["run_id"] = "r2"
+
+    checks = by_id(judge(found))
+
+    assert checks["result"]["verdict"] == "fail"
+    assert checks["identity"]["verdict"] == "unknown"
+
+
+def test_a_job_that_never_started_is_unknown_with_slurms_reason():
+    found = evidence([], state="PENDING", reason="(ReqNodeNotAvail,UnavailableNodes:node2)", exit_code=None)
+
+    checks = judge(found)
+
+    assert {check["verdict"] for check in checks} == {"unknown"}
+    assert "job 7 PENDING: (ReqNodeNotAvail,UnavailableNodes:node2)" in by_id(checks)["result"]["observed"]
+
+
+def test_a_refused_submission_is_unknown_with_what_sbatch_said():
+    found = evidence_from("", "sbatch: error: invalid partition specified: gpu", {"node1": ""}, EXPECTED, ["gpu"], "/d")
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "unknown"
+    assert "invalid partition" in whole["observed"]
+
+
+def test_output_that_is_no_json_becomes_missing_evidence():
+    found = evidence_from('{"run_id": "r1", "id": "7"', "", {"node1": "Traceback", "node2": "[]"}, EXPECTED, [], "/d")
+
+    assert found["nodes"] == {"node1": {}, "node2": {}}
+    assert found["run_id"] == ""
+
+
+def test_a_broken_job_shows_the_guilty_ranks_last_words_and_not_a_victims():
+    dead = record(3, state="running", step="parameters", waiting="training step 10", calls=190, parameters=None)
+    found = evidence([broken(0), broken(1), broken(2), dead], exit_code=1, state="FAILED")
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert whole["host"] == "node2"
+    assert "rank 3 on node2: died without a word in step parameters" in whole["cause"]
+    assert "last words of rank 3" in whole["cause"]
+
+
+def test_all_done_without_a_result_accuses_rank_0():
+    found = evidence([record(rank) for rank in range(4)])
+
+    assert "rank 0 on node1: finished, and wrote no result.json" in by_id(judge(found))["result"]["cause"]
+
+
+def test_a_known_line_in_a_log_gives_cause_and_fix():
+    found = evidence([], exit_code=125, state="FAILED")
+    found["nodes"]["node2"]["node_log"] = ["Error: registry/ddp@sha256:00: image not known"]
+
+    whole = by_id(judge(found))["result"]
+
+    assert "image is not in this node's image store" in whole["cause"]
+    assert whole["fix"].startswith("clusterctl provision")
+
+
+def test_a_job_beyond_its_time_limit_says_so():
+    waiting = [broken(rank, state="running", error=None) for rank in range(4)]
+
+    whole = by_id(judge(evidence(waiting, state="TIMEOUT", exit_code=None)))["result"]
+
+    assert "time limit" in whole["cause"]
+
+
+OWN = {"kind": "own", "text": "OutOfMemoryError: CUDA out of memory"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "guilty", "why"),
+    [
+        ({2: {"error": OWN, "waiting": ""}}, [2], "failed in step parameters: OutOfMemoryError"),
+        ({1: {"state": "running", "error": None, "waiting": ""}}, [1], "died without a word"),
+        ({1: {"state": "running", "error": None}}, [1], "died without a word"),
+        ({0: {"state": "terminated", "error": None, "waiting": ""}}, [0], "busy elsewhere"),
+        ({3: {"waiting": "broadcast"}}, [3], "was in 'broadcast', the others in 'training step 25'"),
+        ({2: {"waiting": "all_reduce"}, 3: {"waiting": "all_reduce"}}, [0, 1, 2, 3], "out of step"),
+        ({}, [], ""),
+    ],
+    ids=["own error", "killed", "killed while waiting", "asleep", "other collective", "split", "network"],
+)
+def test_the_culprit_is_told_from_its_victims(changed, guilty, why):
+    records = [broken(rank, **changed.get(rank, {})) for rank in range(4)]
+
+    found = who_broke(records, EXPECTED)
+
+    assert [accused["rank"] for accused in found] == guilty
+    assert all(why in accused["detail"] for accused in found), found
+
+
+def test_a_node_whose_ranks_left_no_record_is_named():
+    found = who_broke([broken(0), broken(1), broken(2)], EXPECTED)
+
+    assert [(accused["rank"], accused["node"]) for accused in found] == [(None, "node2")]
+    assert "1 of 2 ranks" in found[0]["detail"]
+
+
+def test_nodes_that_each_ran_a_job_of_their_own_are_found():
+    apart = [record(0), record(1), record(0, node="node2"), record(1, node="node2")]
+
+    found = who_broke(apart, EXPECTED)
+
+    assert [accused["rank"] for accused in found] == [0, 1]
+    assert "separate jobs" in found[0]["detail"]
+
+
+FIXTURES = (
+    "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+    "[E socket.cpp] port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",
+    "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect",
+    "[W socket.cpp:456] cannot be retrieved (gai error: -2 - Name or service not known).",
+    "Error: head:5000/clusterctl/ddp@sha256:0: image not known",
+    "OSError: [Errno 28] No space left on device",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+    "srun: error: Unable to create step for job 123: More processors requested than permitted",
+)
+
+
+@pytest.mark.parametrize(("number", "line"), list(enumerate(FIXTURES)), ids=lambda value: str(value)[:20])
+def test_each_known_log_line_leads_to_its_own_cause(number, line):
+    assert cause_in([["a healthy line", line]]) == LOG_CAUSES[number][1:]
+
+
+def test_healthy_logs_lead_to_no_cause():
+    healthy = [
+        "ddp_proof.py: identity pass 4 ranks",
+        "FutureWarning: `torch.distributed.reduce_scatter_tensor` is deprecated",
+        "NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>",
+    ]
+
+    assert cause_in([healthy]) == ("", "")
+    assert len(FIXTURES) == len(LOG_CAUSES)
+
+
+@pytest.mark.parametrize(
+    ("gres", "count"),
+    [("gpu:A40:4", 4), ("gpu:2", 2), ("gpu:a100:2,gpu:v100:1,nic:2", 3), (["gpu:sim:2"], 2), (None, 0), ("", 0)],
+)
+def test_gpus_are_counted_from_slurms_words(gres, count):
+    assert gpus_of(gres) == count
+
+
+def test_judging_changes_nothing_in_the_evidence():
+    found = evidence(exit_code=3, state="FAILED")
+    before = copy.deepcopy(found)
+
+    judge(found)
+
+    assert found == before

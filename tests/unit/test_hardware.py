@@ -1,0 +1,200 @@
+"""Declared against found hardware, and what becomes declared."""
+
+from __future__ import annotations
+
+import datetime
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provision import hardware, hardware_file
+
+TODAY = datetime.date(2026, 11, 21)
+
+A40 = {
+    "cpus": 48,
+    "sockets": 2,
+    "cores_per_socket": 24,
+    "threads_per_core": 1,
+    "regular": True,
+    "real_memory": 193000,
+    "cgroup_version": 2,
+    "gres": "gpu:a40:4",
+    "gpu_count": 4,
+    "gpu_source": "nvidia-smi",
+    "gpus_on_bus": 4,
+}
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    return {**A40, **changes}
+
+
+def judged(declared: dict[str, Any], **changes: Any) -> dict[str, dict[str, Any]]:
+    return {check["id"]: check for check in hardware.judge(found(**changes), declared)}
+
+
+def test_what_agrees_passes_and_what_is_undeclared_is_not_judged() -> None:
+    checks = judged({"node_cpus": "48", "node_real_memory": 190000, "node_gres": "gpu:A40:4", "node_sockets": None})
+
+    assert {name: check["verdict"] for name, check in checks.items()} == {
+        "hardware.cpus": "pass",
+        "hardware.real_memory": "pass",
+        "hardware.gres": "pass",
+    }
+
+
+@pytest.mark.parametrize("declared", [24, 47, 49, 96])
+def test_another_number_of_cpus_fails_with_both_values(declared: int) -> None:
+    check = judged({"node_cpus": declared})["hardware.cpus"]
+
+    assert check["verdict"] == "fail"
+    assert (check["observed"], check["expected"]) == ("48", str(declared))
+    assert "node_cpus" in check["fix"]
+
+
+def test_more_memory_than_there_is_fails_with_both_values() -> None:
+    check = judged({"node_real_memory": 193001})["hardware.real_memory"]
+
+    assert check["verdict"] == "fail"
+    assert "193000" in check["observed"]
+    assert "193001" in check["expected"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "gres", "count", "verdict"),
+    [
+        ("gpu:A40:4", "gpu:a40:4", 4, "pass"),
+        ("gpu:4", "gpu:a40:4", 4, "pass"),
+        ("gpu:a40:2,gpu:a40:2", "gpu:a40:4", 4, "pass"),
+        ("gpu:a40:4", "gpu:a40:3", 3, "fail"),
+        ("gpu:a40:4", "", 0, "fail"),
+        ("gpu:a40:2", "gpu:a40:4", 4, "warn"),
+        ("", "gpu:a40:4", 4, "warn"),
+        ("gpu:h100:4", "gpu:a40:4", 4, "warn"),
+        ("gpu:h100:4", "gpu:h100_80gb_hbm3:4", 4, "pass"),
+        ("", "", 0, "pass"),
+    ],
+)
+def test_gpus_are_compared_by_number_and_type(declared: str, gres: str, count: int, verdict: str) -> None:
+    checks = judged({"node_gres": declared}, gres=gres, gpu_count=count, gpus_on_bus=count)
+
+    assert checks["hardware.gres"]["verdict"] == verdict
+
+
+def test_simulated_gpus_are_marked() -> None:
+    [check] = hardware.judge(found(), {"node_gres": "gpu:a40:4"}, simulated=True)
+
+    assert check["simulated"] is True
+
+
+def test_what_is_declared_is_not_recorded_again() -> None:
+    everything = {name: value for name, value, _ in hardware.to_record(found(), {})}
+
+    assert everything["node_cpus"] == 48
+    assert everything["node_gres"] == "gpu:a40:4"
+    assert hardware.to_record(found(), everything) == []
+    assert [name for name, *_ in hardware.to_record(found(), {**everything, "node_gres": None})] == ["node_gres"]
+
+
+def test_gpus_that_have_no_driver_yet_are_not_recorded_as_absent() -> None:
+    without = {name for name, *_ in hardware.to_record(found(gres="", gpu_count=0, gpus_on_bus=4), {})}
+    none = {name: value for name, value, _ in hardware.to_record(found(gres="", gpu_count=0, gpus_on_bus=0), {})}
+
+    assert "node_gres" not in without
+    assert none["node_gres"] == ""
+    assert judged({}, gres="", gpu_count=0, gpus_on_bus=4)["hardware.gpu_driver"]["verdict"] == "warn"
+
+
+@given(st.integers(min_value=1, max_value=16_000_000))
+def test_recorded_memory_is_positive_and_never_more_than_there_is(memory: int) -> None:
+    recorded = hardware.recorded_memory(memory)
+
+    assert 1 <= recorded <= memory
+    assert recorded >= 0.97 * memory - 1
+
+
+def test_like_machines_whose_kernels_differ_by_some_megabytes_are_recorded_alike() -> None:
+    assert hardware.recorded_memory(515_755) == hardware.recorded_memory(515_790)
+
+
+def write(directory: Path, host: str, **changes: Any) -> hardware_file.Plan:
+    plan = hardware_file.plan(str(directory), host, hardware.to_record(found(**changes), {}), TODAY)
+    if not plan.refusal:
+        hardware_file.write(plan)
+    return plan
+
+
+def test_a_recorded_file_is_yaml_with_date_and_source_and_everybody_may_read_it(tmp_path: Path) -> None:
+    plan = write(tmp_path / "host_vars", "gpu01.example.com")
+
+    text = plan.path.read_text()
+    assert plan.path == tmp_path / "host_vars/gpu01.example.com.yml"
+    assert yaml.safe_load(text)["node_gres"] == "gpu:a40:4"
+    assert yaml.safe_load(text)["node_real_memory"] == 189000
+    assert "# 2026-11-21, nvidia-smi" in text
+    assert stat.S_IMODE(plan.path.stat().st_mode) == 0o644
+    assert [entry.name for entry in plan.path.parent.iterdir()] == [plan.path.name]
+
+
+def test_a_file_of_ours_is_added_to_and_its_lines_stay(tmp_path: Path) -> None:
+    write(tmp_path, "node1")
+    file = tmp_path / "node1.yml"
+    kept = file.read_text().replace("node_cpus: 48", "node_cpus: 40").replace("node_gres", "# node_gres")
+    file.write_text(kept.rstrip("\n"))
+
+    plan = hardware_file.plan(str(tmp_path), "node1", [("node_gres", "gpu:a40:4", "nvidia-smi")], TODAY)
+    hardware_file.write(plan)
+
+    assert file.read_text() == kept + 'node_gres: "gpu:a40:4" # 2026-11-21, nvidia-smi\n'
+
+
+@pytest.mark.parametrize("name", ["node1.yml", "node1.yaml", "node1.json", "node1"])
+def test_a_file_of_theirs_is_left_alone_and_the_lines_to_add_are_told(tmp_path: Path, name: str) -> None:
+    theirs = tmp_path / name
+    theirs.write_text("{}")
+
+    plan = write(tmp_path, "node1")
+
+    assert "left alone" in plan.refusal
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    assert theirs.read_text() == "{}"
+    assert "node_cpus=48" in hardware_file.refused("node1", plan)["fix"]
+    assert 'node_gres="gpu:a40:4"' in hardware_file.refused("node1", plan)["fix"]
+
+
+def test_a_directory_of_theirs_gets_a_file_that_ansible_reads_beside_the_others(tmp_path: Path) -> None:
+    directory = tmp_path / "node1"
+    directory.mkdir()
+    (directory / "site.yml").write_text("---\nrack: 7\n")
+
+    write(tmp_path, "node1")
+
+    read = {Path(str(path)).name for path in DataLoader().find_vars_files(str(tmp_path), "node1")}
+    assert read == {"site.yml", "clusterctl.yml"}
+
+
+@pytest.mark.parametrize("host", ["../node1", "a/b", ".", "..", "", "-x", "x" * 300, "a\nb"])
+def test_a_host_name_never_becomes_another_path(tmp_path: Path, host: str) -> None:
+    plan = write(tmp_path, host)
+
+    assert plan.refusal
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_inventory_without_a_directory_is_told() -> None:
+    assert "no directory" in hardware_file.plan("", "node1", [], TODAY).refusal
+
+
+def test_a_value_from_a_machine_cannot_end_its_line_or_its_quotes(tmp_path: Path) -> None:
+    values: list[tuple[str, int | str, str]] = [("node_gres", 'a"\\', "one\ntwo: 3")]
+
+    hardware_file.write(hardware_file.plan(str(tmp_path), "node1", values, TODAY))
+
+    assert yaml.safe_load((tmp_path / "node1.yml").read_text()) == {"node_gres": 'a"\\'}

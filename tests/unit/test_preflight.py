@@ -1,0 +1,209 @@
+"""The judgement of a machine before and after its preparation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provision import base_system, preflight
+
+READY: dict[str, Any] = {
+    "python": "3.11.2",
+    "os": {"id": "debian", "version": "12", "like": "", "name": "Debian GNU/Linux 12 (bookworm)"},
+    "systemd": True,
+    "container": "",
+    "uid": 0,
+    "hostname": "node1",
+    "addresses": {"node1": ["10.0.18.11"], "head": ["10.0.18.1"]},
+    "clock_synchronised": True,
+    "clock_offset": {"low": -0.4, "high": 0.3},
+    "disks": {"/": {"free": 9000, "device": 1, "used": True}, "/images": {"free": 9000, "device": 1, "used": False}},
+    "lock": {"holder": None, "waited": 0},
+    "packages_interrupted": [],
+    "packages_missing": [],
+    "slurm_daemons": [],
+    "time_daemons": ["chronyd"],
+    "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
+    "hardware": {"cgroup_version": 2},
+}
+ROOT_NEEDS = {"path": "/", "megabytes": 1000, "purpose": "logs", "always": True}
+IMAGES_NEED = {"path": "/images", "megabytes": 5000, "purpose": "images"}
+SETTINGS: dict[str, Any] = {
+    "name": "node1",
+    "disk_space": [ROOT_NEEDS, IMAGES_NEED],
+    "lock_timeout": 120,
+    "clock_warn_seconds": 5,
+    "clock_fail_seconds": 30,
+    "memlock": "unlimited",
+    "time_service": "chrony",
+}
+ENTRIES = [{"address": "10.0.18.1", "names": ["head"]}, {"address": "10.0.18.11", "names": ["node1"]}]
+
+
+def before(name: str, settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    checks = preflight.preflight({**READY, **changes}, {**SETTINGS, **(settings or {})})
+    return next(check for check in checks if check["id"] == f"preflight.{name}")
+
+
+def after(name: str, settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    checks = base_system.judge({**READY, **changes}, ENTRIES, {**SETTINGS, **(settings or {})})
+    return next(check for check in checks if check["id"] == f"base_system.{name}")
+
+
+def test_a_machine_that_is_ready_passes_everything() -> None:
+    checks = preflight.preflight(READY, SETTINGS) + base_system.judge(READY, ENTRIES, SETTINGS)
+
+    assert {check["id"]: check for check in checks if check["verdict"] != "pass"} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "verdict", "words"),
+    [
+        ("python", {"python": "3.6.9"}, "fail", "3.6.9"),
+        ("system", {"os": {"id": "debian", "version": "11", "like": "", "name": "Debian 11"}}, "fail", "Debian 11"),
+        ("system", {"os": {"id": "ubuntu", "version": "24.04", "like": "debian", "name": "U"}}, "pass", "U"),
+        ("system", {"os": {"id": "rocky", "version": "9.4", "like": "rhel", "name": "R"}}, "pass", "R"),
+        ("system", {"os": {"id": "", "version": "", "like": "", "name": ""}}, "fail", ""),
+        ("systemd", {"systemd": False}, "fail", "not running"),
+        ("root", {"uid": 1000}, "fail", "uid 1000"),
+        ("hostname", {"hostname": "other", "addresses": {"other": ["10.0.18.9"]}}, "fail", "other"),
+        ("hostname", {"hostname": "NODE1.example.com", "addresses": {}}, "pass", "NODE1"),
+        ("own_name", {"addresses": {"node1": ["127.0.1.1"]}}, "warn", "127.0.1.1"),
+        ("own_name", {"addresses": {}}, "warn", "no address"),
+        ("foreign_slurm", {"slurm_daemons": ["slurmd (pid 7)"]}, "fail", "slurmd (pid 7)"),
+        ("cgroup", {"hardware": {"cgroup_version": 1}}, "warn", "v1"),
+        ("packages", {"packages_interrupted": ["libc6"]}, "warn", "libc6"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, changes: dict[str, Any], verdict: str, words: str) -> None:
+    check = before(name, **changes)
+
+    assert check["verdict"] == verdict
+    assert words in check["observed"]
+    assert bool(check["fix"]) == (verdict != "pass")
+
+
+def test_a_busy_package_manager_is_named_with_its_process() -> None:
+    lock = {"holder": {"pid": 812, "command": "/usr/bin/python3 /usr/bin/unattended-upgrade"}, "waited": 120}
+
+    check = before("package_lock", lock=lock)
+
+    assert check["verdict"] == "fail"
+    assert "pid 812: /usr/bin/python3 /usr/bin/unattended-upgrade (waited 120 s)" in check["observed"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (-0.4, 0.3, "pass"),
+        (-40.0, 2.0, "pass"),  # a machine that took 42 s to answer proves nothing
+        (5.2, 9.0, "warn"),
+        (-9.0, -5.2, "warn"),
+        (30.5, 31.0, "fail"),
+        (-3600.5, -3600.0, "fail"),
+    ],
+)
+def test_a_clock_is_judged_by_what_is_certain(low: float, high: float, verdict: str) -> None:
+    offset = {"low": low, "high": high}
+
+    assert before("clock", clock_offset=offset)["verdict"] == verdict
+    assert after("clock", clock_offset=offset)["verdict"] == verdict
+
+
+def test_space_on_one_file_system_is_not_counted_twice() -> None:
+    tight = {"/": {"free": 5500, "device": 1, "used": True}, "/images": {"free": 5500, "device": 1, "used": False}}
+    apart = {"/": {"free": 5500, "device": 1, "used": True}, "/images": {"free": 5500, "device": 2, "used": False}}
+
+    assert before("disk_space", disks=tight)["verdict"] == "fail"
+    assert "/images 5000 MB (images)" in before("disk_space", disks=tight)["expected"]
+    assert before("disk_space", disks=apart)["verdict"] == "pass"
+
+
+def test_what_an_earlier_run_has_filled_needs_no_space_again() -> None:
+    filled = {"/": {"free": 1500, "device": 1, "used": True}, "/images": {"free": 1500, "device": 1, "used": True}}
+
+    assert before("disk_space", disks=filled)["verdict"] == "pass"
+    assert before("disk_space", {"disk_space": [{**ROOT_NEEDS, "megabytes": 2000}]}, disks=filled)["verdict"] == "fail"
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        {"node1": ["127.0.1.1", "10.0.18.11"], "head": ["10.0.18.1"]},
+        {"node1": ["10.0.18.11"], "head": ["10.0.18.99"]},
+        {"node1": ["10.0.18.11"], "head": []},
+    ],
+)
+def test_a_name_that_leads_elsewhere_fails_after_preparation(addresses: dict[str, list[str]]) -> None:
+    check = after("names", addresses=addresses)
+
+    assert check["verdict"] == "fail"
+    assert "declared" in check["observed"]
+
+
+def test_a_thousand_wrong_names_are_one_short_finding() -> None:
+    entries = [{"address": f"10.1.{n // 250}.{n % 250 + 1}", "names": [f"n{n}"]} for n in range(1000)]
+
+    check = base_system.judge(READY, entries, SETTINGS)[0]
+
+    assert "and 995 more" in check["observed"]
+    assert len(check["observed"]) < 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "verdict"),
+    [
+        ({"time_daemons": []}, {}, "fail"),
+        ({"clock_synchronised": False}, {}, "warn"),
+        ({"container": "docker", "time_daemons": []}, {}, "skip"),
+        ({"time_daemons": []}, {"time_service": "none"}, "skip"),
+    ],
+)
+def test_a_clock_without_a_keeper_is_told(changes: dict[str, Any], settings: dict[str, Any], verdict: str) -> None:
+    assert after("time_service", settings, **changes)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("login", "highest", "wanted", "verdict"),
+    [
+        ("unlimited", "unlimited", "unlimited", "pass"),
+        ("8192", "unlimited", "unlimited", "fail"),
+        ("8192", "8192", "unlimited", "warn"),
+        ("64", "8192", "unlimited", "fail"),
+        ("9000", "unlimited", "8192", "pass"),
+        ("", "unlimited", "unlimited", "unknown"),
+    ],
+)
+def test_locked_memory_is_judged_by_what_a_login_gets(login: str, highest: str, wanted: str, verdict: str) -> None:
+    limits = {"login_highest": highest, "service_highest": highest, "login": login}
+
+    assert after("memlock", {"memlock": wanted}, memlock=limits)["verdict"] == verdict
+
+
+def test_a_limit_is_never_set_higher_than_the_machine_allows() -> None:
+    assert base_system.memlock("unlimited", "unlimited") == "unlimited"
+    assert base_system.memlock("unlimited", "8192") == "8192"
+    assert base_system.memlock("4096", "8192") == "4096"
+    assert base_system.memlock("16384", "8192") == "8192"
+
+
+def test_a_missing_package_fails() -> None:
+    assert "python3-apt" in after("packages", packages_missing=["python3-apt"])["observed"]
+
+
+def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
+    hostvars: dict[str, dict[str, Any]] = {
+        "head": {"ansible_host": "203.0.113.7", "base_system_address": "10.0.18.1"},
+        "node1.example.com": {"ansible_host": "10.0.18.11"},
+        "node2": {"ansible_host": "fd00::12"},
+        "byname": {"ansible_host": "node9.example.com"},
+        "localhost": {"ansible_host": "127.0.0.1"},
+        "10.0.18.13": {},
+    }
+
+    assert base_system.hosts_entries(hostvars, hostvars) == [
+        {"address": "10.0.18.1", "names": ["head"]},
+        {"address": "10.0.18.11", "names": ["node1.example.com", "node1"]},
+        {"address": "fd00::12", "names": ["node2"]},
+    ]

@@ -1,0 +1,58 @@
+"""The files as text: what slurm.conf's own syntax needs, and the examples as goldens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from declare import A40, cluster
+
+from provision import content, inventory
+from provision.render import render
+
+GOLDEN = Path(__file__).parents[1] / "roles" / "golden"
+
+
+@pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "cgroup.conf"])
+def test_the_two_node_a40_example_renders_to_its_golden(name: str) -> None:
+    declared = inventory.load(content.ROOT / "inventory" / "a40")
+
+    rendered = render(inventory.cluster_from(declared.groups, declared.hostvars))
+
+    assert rendered[name] == (GOLDEN / "a40" / f"{name}.golden").read_text()
+
+
+def test_the_labs_example_is_complete_but_for_its_hardware() -> None:
+    declared = inventory.load(content.ROOT / "inventory" / "lab")
+
+    lab = inventory.cluster_from(declared.groups, declared.hostvars)
+
+    assert set(lab.undeclared) == {"node1", "node2"}
+    assert lab.simulated == ("gpu",)
+
+
+def test_every_line_is_a_comment_or_key_and_value() -> None:
+    for name, text in render(cluster(slurm_conf_parameters={"MessageTimeout": 30})).items():
+        assert text.endswith("\n"), name
+        assert not text.endswith("\n\n"), name
+        for line in text.splitlines():
+            words = [] if line.startswith("#") else line.split(" ")
+            assert line == "" or all("=" in word for word in words), f"{name}: {line}"
+
+
+def test_a_files_text_depends_on_the_inventory_alone() -> None:
+    # No date, no name of the machine or user it was made on: a second run must change nothing.
+    assert render(cluster()) == render(cluster())
+
+
+def test_a_node_more_changes_its_lines_and_no_other() -> None:
+    small = render(cluster({"node1": A40, "node2": A40}))
+    large = render(cluster({"node1": A40, "node2": A40, "node3": A40}))
+
+    for name in small:
+        differing = [
+            (old, new)
+            for old, new in zip(small[name].splitlines(), large[name].splitlines(), strict=True)
+            if old != new
+        ]
+        assert all(new == old.replace("node[1-2]", "node[1-3]") for old, new in differing), name

@@ -1,0 +1,211 @@
+"""What commands print: for people, as JSON, and as JUnit XML."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provision.checks import Check, Level, Verdict
+from provision.errors import ClusterctlError, ExitCode
+from provision.events import RunReport
+from provision.report import Printer, show_changes, show_checks, show_run
+from provision.report_documents import error_document, junit, run_document
+from provision.report_text import MAX_TEXT, clean
+
+PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
+FAIL = Check(
+    "munge.key_mode",
+    "node2",
+    Verdict.FAIL,
+    observed="0644",
+    expected="0400",
+    source="munge_key_mode",
+    cause="someone changed it",
+    fix="clusterctl provision munge",
+)
+UNKNOWN = Check("slurm.state", "head", Verdict.UNKNOWN, Level.CLUSTER, observed="no answer")
+SKIP = Check("slurm.device_isolation", "node1", Verdict.SKIP, Level.JOB, cause="cgroup v1", simulated=True)
+
+
+def result(host: str, kind: str, **res: Any) -> dict[str, Any]:
+    return {
+        "event": f"runner_on_{kind}",
+        "created": "2026-01-01T10:00:00+00:00",
+        "event_data": {"host": host, "task": "Install", "role": "munge", "res": res},
+    }
+
+
+@pytest.fixture
+def report() -> RunReport:
+    report = RunReport(rc=2)
+    report.stage = "munge"
+    for number in range(1, 65):
+        report.add(result(f"node{number:02}", "failed", msg="no package munge"))
+    report.add(result("head", "ok", changed=True))
+    return report
+
+
+def printed(width: int, *call: Any, **options: Any) -> str:
+    show, *arguments = call
+    stream = io.StringIO()
+    printer = Printer(stream)
+    printer.width = width
+    show(printer, *arguments, **options)
+    return stream.getvalue()
+
+
+def test_sixty_four_equal_failures_are_one_line(report: RunReport) -> None:
+    text = printed(10_000, show_run, "provision", report)
+
+    assert text.count("no package munge") == 1
+    assert "node[01-64]: munge | Install: no package munge" in text
+    assert "65 machines: 1 changed, 64 failed, 0 unreachable" in text
+
+
+def test_a_run_on_simulated_hardware_says_so_every_time(report: RunReport) -> None:
+    text = printed(80, show_run, "provision", report, simulated=["gpu"])
+
+    assert "simulated: gpu (simulated hardware is not counted as proven)" in text
+
+
+def test_checks_that_passed_are_counted_and_listed_only_when_asked_for() -> None:
+    brief = printed(80, show_checks, [PASS, FAIL, UNKNOWN, SKIP])
+    full = printed(80, show_checks, [PASS, FAIL, UNKNOWN, SKIP], every=True)
+
+    assert "checks: 1 pass, 1 fail, 1 unknown, 1 skip" in brief
+    assert "node1" not in brief
+    assert "cause: someone changed it" in brief
+    assert "fix: clusterctl provision munge" in brief
+    assert "node1" in full
+    assert "cgroup v1" in full
+    assert "(simulated)" in full
+
+
+def test_machines_with_the_same_finding_share_a_line() -> None:
+    text = printed(100, show_checks, [replace(FAIL, host=f"node{number}") for number in (1, 2, 3)])
+
+    assert text.count("someone changed it") == 1
+    assert "node[1-3]" in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_nothing_is_wider_than_the_terminal(report: RunReport, width: int) -> None:
+    report.checks = [PASS, FAIL, UNKNOWN, SKIP]
+
+    text = printed(width, show_run, "verify", report, every_check=True, simulated=["gpu"], log="/a/long/path" * 4)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert "verdict: fail" in text
+
+
+def test_an_ascii_terminal_gets_ascii_and_no_error(report: RunReport) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    report.warnings["Gerät größer als 日本"] = None
+
+    show_run(Printer(stream), "provision", report)
+
+    stream.flush()
+    assert raw.getvalue().isascii()
+    assert b"Ger\\xe4t" in raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("hostile", "harmless"),
+    [
+        ("\x1b]0;owned\x07title", "title"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b[Hcleared", "cleared"),
+        ("over\rwritten", "over\ufffdwritten"),
+        ("exe\u202egnp.txt", "exe\ufffdgnp.txt"),
+        ("\u2066isolate\u2069", "\ufffdisolate\ufffd"),
+        ("bell\x07 back\x08", "bell\ufffd back\ufffd"),
+        ("c1 \x9b31m", "c1 \ufffd31m"),
+        ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("plain\ttab\nline ä", "plain\ttab\nline ä"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_taken_out(hostile: str, harmless: str) -> None:
+    assert clean(hostile) == harmless
+
+
+def test_a_line_of_a_million_characters_is_cut_and_says_so() -> None:
+    text = clean("x" * 10**6)
+
+    assert len(text) < MAX_TEXT + 50
+    assert text.endswith("(998000 more characters)")
+
+
+def test_hostile_text_in_a_failure_does_not_reach_the_terminal(report: RunReport) -> None:
+    report.add(result("evil", "failed", msg="\x1b]0;owned\x07\x1b[2J" + "y" * 10**6))
+
+    text = printed(80, show_run, "provision", report)
+
+    assert "\x1b" not in text
+    assert "owned" not in text
+    assert len(text) < 20_000
+
+
+def test_the_json_document_has_the_promised_keys(report: RunReport) -> None:
+    report.checks = [PASS, FAIL]
+
+    document = run_document("verify", ExitCode.VERIFICATION_FAILED, report, simulated=["gpu"], run={"id": "x"})
+
+    json.dumps(document)
+    assert document["schema"] == "clusterctl/verify/1"
+    assert document["command"] == "verify"
+    assert document["exit_code"] == 8
+    assert document["verdict"] == "fail"
+    assert document["simulated"] == ["gpu"]
+    assert document["changed"] == 1
+    assert document["hosts"]["node01"]["failed"] == 1
+    assert {"ok", "changed", "failed", "unreachable"} <= document["hosts"]["head"].keys()
+    assert {"id", "host", "verdict", "observed", "expected", "cause", "fix"} <= document["checks"][0].keys()
+
+
+def test_an_error_is_a_document_with_the_same_first_keys() -> None:
+    document = error_document("lab up", ClusterctlError("no engine", fix="start it"))
+
+    assert document == {
+        "schema": "clusterctl/lab-up/1",
+        "command": "lab up",
+        "exit_code": 2,
+        "error": {"problem": "no engine", "fix": "start it"},
+    }
+
+
+def test_junit_counts_a_fail_as_failure_and_unknown_as_error() -> None:
+    hostile = replace(FAIL, host="node3", observed="\x00\x1b[31m<&>\ud800")
+
+    root = ElementTree.fromstring(junit([PASS, FAIL, UNKNOWN, SKIP, hostile], seconds=1.5).encode())  # noqa: S314 - our own
+
+    suites = {suite.get("name"): suite for suite in root}
+    assert suites.keys() == {"host.munge", "cluster.slurm", "job.slurm"}
+    munge = suites["host.munge"]
+    assert (munge.get("tests"), munge.get("failures"), munge.get("errors")) == ("3", "2", "0")
+    assert suites["cluster.slurm"].get("errors") == "1"
+    assert suites["job.slurm"].get("skipped") == "1"
+    failure = munge[1].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "someone changed it"
+    assert "fix: clusterctl provision munge" in (failure.text or "")
+    assert munge[1].get("classname") == "node2"
+
+
+def test_a_plan_shows_each_difference_once_and_says_when_there_is_none() -> None:
+    report = RunReport(rc=0)
+    for host in ("node1", "node2"):
+        report.add(result(host, "ok", changed=True, diff={"before": "a\n", "after": "b\n", "after_header": "/etc/x"}))
+    same = RunReport(rc=0)
+    same.add(result("node1", "ok"))
+
+    text = printed(80, show_changes, report)
+
+    assert text.count("-a\n+b") == 1
+    assert "node[1-2]: munge | Install: /etc/x" in text
+    assert "nothing would change" in printed(80, show_changes, same)

@@ -1,0 +1,192 @@
+"""What stands in Slurm's files for which cluster. Pure functions: no file, no machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from declare import A40, cluster
+
+from provision.errors import ClusterctlError, ExitCode
+from provision.slurm import slurm_values
+
+
+def parameters(**site: Any) -> dict[str, str]:
+    nodes = site.pop("nodes", None)
+    return {line["name"]: line["value"] for line in slurm_values(cluster(nodes, **site))["parameters"]}
+
+
+def test_equal_nodes_are_one_line() -> None:
+    lines = slurm_values(cluster({f"node{number}": A40 for number in range(1, 65)}))["nodes"]
+
+    assert lines == [{"NodeName": "node[1-64]", "CPUs": "48", "RealMemory": "192000", "Gres": "gpu:A40:4"}]
+
+
+def test_the_same_hardware_written_differently_is_still_one_kind() -> None:
+    nodes = {
+        "node1": {**A40, "node_cpus": "48"},
+        "node2": {**A40, "node_gres": ["gpu:A40:4"], "node_cgroup_version": 2},
+    }
+
+    assert [line["NodeName"] for line in slurm_values(cluster(nodes))["nodes"]] == ["node[1-2]"]
+
+
+def test_each_kind_of_hardware_has_its_line() -> None:
+    nodes = {"node1": A40, "node2": {**A40, "node_real_memory": 96000}, "node3": A40}
+
+    assert [line["NodeName"] for line in slurm_values(cluster(nodes))["nodes"]] == ["node[1,3]", "node2"]
+
+
+def test_everything_that_is_declared_stands_on_the_line_in_slurms_words() -> None:
+    node = {
+        **A40,
+        "node_sockets": 2,
+        "node_cores_per_socket": 12,
+        "node_threads_per_core": 2,
+        "node_features": "ib,nvme",
+        "node_weight": 5,
+        "node_tmp_disk": 1000,
+        "node_mem_spec_limit": 2000,
+    }
+
+    (line,) = slurm_values(cluster({"node1": node}))["nodes"]
+
+    assert " ".join(f"{key}={value}" for key, value in line.items()) == (
+        "NodeName=node1 CPUs=48 Sockets=2 CoresPerSocket=12 ThreadsPerCore=2 RealMemory=192000 MemSpecLimit=2000 "
+        "TmpDisk=1000 Gres=gpu:A40:4 Feature=ib,nvme Weight=5"
+    )
+
+
+def test_several_boards_count_their_sockets_per_board() -> None:
+    # Sockets and SocketsPerBoard exclude each other: slurm.conf(5).
+    node = {"node_cpus": 64, "node_real_memory": 1000, "node_boards": 2, "node_sockets": 4, "node_cores_per_socket": 16}
+
+    (line,) = slurm_values(cluster({"node1": node}))["nodes"]
+
+    assert (line["Boards"], line["SocketsPerBoard"]) == ("2", "2")
+    assert "Sockets" not in line
+
+
+def test_undeclared_hardware_refuses_to_be_rendered_and_says_who_lacks_what() -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        slurm_values(cluster({"node1": {}, "node2": {}, "node3": A40}))
+
+    assert refused.value.problem == "node[1-2]: node_cpus and node_real_memory not declared"
+    assert "clusterctl discover" in refused.value.fix
+    assert refused.value.exit_code is ExitCode.BAD_REQUEST
+
+
+def test_gpus_are_device_files_folded_over_nodes_and_numbers() -> None:
+    assert slurm_values(cluster())["gres"] == [
+        {"NodeName": "node[1-2]", "Name": "gpu", "Type": "A40", "File": "/dev/nvidia[0-3]"}
+    ]
+
+
+def test_two_kinds_of_gpu_share_the_devices_in_order() -> None:
+    gres = slurm_values(cluster({"node1": {**A40, "node_gres": "gpu:A40:3,gpu:H100:1"}}))["gres"]
+
+    assert [(line["Type"], line["File"]) for line in gres] == [("A40", "/dev/nvidia[0-2]"), ("H100", "/dev/nvidia3")]
+
+
+def test_declared_device_files_are_used_in_their_order() -> None:
+    gres = slurm_values(cluster({"node1": {**A40, "node_gres_files": "/dev/nvidia[4-7]"}}))["gres"]
+
+    assert gres[0]["File"] == "/dev/nvidia[4-7]"
+
+
+def test_a_resource_without_a_device_is_counted() -> None:
+    gres = slurm_values(cluster({"node1": {**A40, "node_gres": "gpu:2,nic:2"}}))["gres"]
+
+    assert gres == [
+        {"NodeName": "node1", "Name": "gpu", "File": "/dev/nvidia[0-1]"},
+        {"NodeName": "node1", "Name": "nic", "Count": "2"},
+    ]
+    assert parameters(nodes={"node1": {**A40, "node_gres": "gpu:2,nic:2"}})["GresTypes"] == "gpu,nic"
+
+
+def test_a_cluster_without_gpus_names_none() -> None:
+    node = {"node_cpus": 2, "node_real_memory": 1000, "node_gres": ""}
+
+    assert slurm_values(cluster({"node1": node}))["gres"] == []
+    assert "GresTypes" not in parameters(nodes={"node1": node})
+
+
+def test_jobs_are_confined_where_all_nodes_have_cgroup_v2() -> None:
+    values = slurm_values(cluster())
+
+    assert {line["name"]: line["value"] for line in values["cgroup"]} == {
+        "IgnoreSystemd": "yes",
+        "ConstrainCores": "yes",
+        "ConstrainDevices": "yes",
+        "ConstrainRAMSpace": "yes",
+    }
+    assert parameters()["ProctrackType"] == "proctrack/cgroup"
+    assert parameters()["TaskPlugin"] == "task/cgroup,task/affinity"
+
+
+def test_one_node_with_cgroup_v1_turns_confinement_off_for_all() -> None:
+    nodes = {"node1": {**A40, "node_cgroup_version": 1}, "node2": {**A40, "node_cgroup_version": 2}}
+
+    values = slurm_values(cluster(nodes))
+
+    assert [line for line in values["cgroup"] if line["name"].startswith("Constrain")] == []
+    assert parameters(nodes=nodes)["ProctrackType"] == "proctrack/linuxproc"
+    assert parameters(nodes=nodes)["TaskPlugin"] == "task/affinity"
+
+
+@pytest.mark.parametrize(("version", "written"), [("24.11", False), ("25.05", False), ("25.11", True), ("26.05", True)])
+def test_http_is_switched_off_where_slurm_has_it_and_unknown_where_not(version: str, written: bool) -> None:
+    # A key that a version never knew is fatal to it.
+    assert (parameters(slurm_version=version).get("CommunicationParameters") == "disable_http") is written
+
+
+@pytest.mark.parametrize(("version", "lines"), [("23.11", []), ("24.05", ["disabled"]), ("24.11", ["disabled"])])
+def test_cgroups_are_disabled_by_name_where_slurm_knows_the_word(version: str, lines: list[str]) -> None:
+    values = slurm_values(cluster({"node1": {**A40, "node_cgroup_version": 1}}, slurm_version=version))
+
+    assert [line["value"] for line in values["cgroup"]] == lines
+
+
+def test_every_parameter_of_ours_has_a_reason() -> None:
+    values = slurm_values(cluster())
+
+    assert [line["name"] for line in values["parameters"] + values["cgroup"] if len(line["reason"]) < 15] == []
+
+
+def test_nothing_needs_a_database_that_is_not_there() -> None:
+    # slurmctld 24.11.5 ends with "slurmdbd is required to run with TRES gres/gpu"; tried.
+    assert not {"AccountingStorageTRES", "JobAcctGatherType"} & parameters().keys()
+
+
+def test_the_sites_parameters_replace_remove_and_add() -> None:
+    found = parameters(slurm_conf_parameters={"ReturnToService": 1, "EnforcePartLimits": None, "MessageTimeout": 30})
+
+    assert found["ReturnToService"] == "1"
+    assert "EnforcePartLimits" not in found
+    assert list(found)[-1] == "MessageTimeout"
+
+
+def test_the_sites_spelling_of_a_parameter_does_not_make_it_twice() -> None:
+    found = parameters(slurm_conf_parameters={"Returntoservice": 1})
+
+    assert [name for name in found if name.lower() == "returntoservice"] == ["ReturnToService"]
+
+
+@pytest.mark.parametrize("value", [None, "idle_on_node_suspend", "enable_configless,idle_on_node_suspend"])
+def test_the_site_cannot_lose_what_brings_nodes_their_configuration(value: str | None) -> None:
+    found = parameters(slurm_conf_parameters={"SlurmctldParameters": value})["SlurmctldParameters"].split(",")
+
+    assert found.count("enable_configless") == 1
+    assert value is None or "idle_on_node_suspend" in found
+
+
+def test_partitions_keep_the_operators_words_and_order() -> None:
+    partitions = [{"PartitionName": "gpu", "Nodes": "node[1-2]", "Default": "YES", "MaxTime": "INFINITE"}]
+
+    assert slurm_values(cluster(slurm_partitions=partitions))["partitions"] == partitions
+
+
+def test_ten_thousand_nodes_of_two_kinds_are_two_lines() -> None:
+    nodes = {f"n{number:05d}": A40 if number % 2 else {**A40, "node_cpus": 96} for number in range(10_000)}
+
+    assert len(slurm_values(cluster(nodes))["nodes"]) == 2

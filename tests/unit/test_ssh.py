@@ -1,0 +1,357 @@
+"""The probe and the sweep against a real sshd, and against everything that is not one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from sshd import ADDRESS, Sshd, free_port, make_key, options, running
+
+from provision import ssh
+from provision.checks import Check, Verdict
+from provision.ssh import Target
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with running(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+def probe_one(variables: dict[str, object], *, timeout: float = 10) -> Check:
+    [check] = ssh.probe([Target.from_hostvars("node1", variables)], timeout=timeout)
+    return check
+
+
+@contextmanager
+def listener(*, greeting: bytes = b"") -> Iterator[int]:
+    """A port that accepts connections and says ``greeting``, which may be nothing at all."""
+    kept: list[socket.socket] = []
+
+    def greet(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                kept.append(server.accept()[0])
+                kept[-1].sendall(greeting)
+
+    with socket.create_server((ADDRESS, 0)) as server:
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        yield server.getsockname()[1]
+    for connection in kept:
+        connection.close()
+
+
+def test_a_machine_that_can_be_used_is_ready_and_says_how_it_was_reached(sshd: Sshd) -> None:
+    check = probe_one(sshd.hostvars())
+
+    assert (check.id, check.verdict) == ("access.ready", Verdict.PASS), check
+    assert check.observed.startswith(f"{sshd.user}@{ADDRESS}:{sshd.port}, Python 3.")
+
+
+def test_a_name_without_address_is_named_as_that(sshd: Sshd) -> None:
+    check = probe_one(sshd.hostvars(ansible_host="no-such-machine.invalid"))
+
+    assert (check.id, check.verdict) == ("access.name", Verdict.FAIL)
+    assert "no-such-machine.invalid" in check.observed
+    assert "ansible_host" in check.fix
+
+
+def test_a_closed_port_is_named_as_that(sshd: Sshd) -> None:
+    port = free_port()
+
+    check = probe_one(sshd.hostvars(ansible_port=port))
+
+    assert (check.id, check.verdict) == ("access.port", Verdict.FAIL)
+    assert f"{ADDRESS}:{port} refuses connections" in check.observed
+
+
+def test_an_address_without_a_way_there_is_named_as_that(sshd: Sshd) -> None:
+    check = probe_one(sshd.hostvars(ansible_host="255.255.255.255"), timeout=2)
+
+    assert (check.id, check.verdict) == ("access.route", Verdict.FAIL), check
+
+
+def test_a_machine_that_drops_our_packets_costs_no_more_than_the_timeout(sshd: Sshd) -> None:
+    # A full queue of pending connections makes the kernel drop further ones, as a dead machine would.
+    with socket.create_server((ADDRESS, 0), backlog=0) as server, socket.socket() as filler:
+        filler.connect(server.getsockname())
+        begun = time.monotonic()
+        check = probe_one(sshd.hostvars(ansible_port=server.getsockname()[1]), timeout=1.5)
+        spent = time.monotonic() - begun
+
+    assert (check.id, check.verdict) == ("access.route", Verdict.FAIL), check
+    assert "does not answer" in check.observed
+    assert spent < 3
+
+
+def test_a_silent_listener_costs_no_more_than_the_timeout(sshd: Sshd) -> None:
+    with listener() as port:
+        begun = time.monotonic()
+        check = probe_one(sshd.hostvars(ansible_port=port), timeout=1.5)
+        spent = time.monotonic() - begun
+
+    assert (check.id, check.verdict) == ("access.port", Verdict.FAIL)
+    assert "says nothing" in check.observed
+    assert spent < 3
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x" * 1_000_000, b"\0\xff\r\n" * 50])
+def test_another_program_on_the_port_is_reported_without_a_traceback(
+    sshd: Sshd, greeting: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with listener(greeting=greeting) as port:
+        check = probe_one(sshd.hostvars(ansible_port=port), timeout=2)
+
+    assert (check.id, check.verdict) == ("access.port", Verdict.FAIL), check
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_an_unknown_host_key_is_refused_with_its_fingerprint_before_the_user_is_named(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path) as server:
+        server.known_hosts.write_text("")
+        check = probe_one(server.hostvars())
+        fingerprint = _fingerprint(tmp_path / "host_key.pub")
+        log = server.log.read_text()
+
+    assert (check.id, check.verdict) == ("access.host_key", Verdict.FAIL)
+    assert check.observed == f"ssh-ed25519 {fingerprint}"
+    assert "ssh-keyscan" in check.fix
+    assert server.user not in log.replace(str(tmp_path), "")
+    assert server.known_hosts.read_text() == ""
+
+
+def test_a_changed_host_key_is_refused_with_both_fingerprints_before_any_credential_is_sent(
+    tmp_path: Path,
+) -> None:
+    other = make_key(tmp_path / "other")
+    with running(tmp_path) as server:
+        held = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+        server.known_hosts.write_text(f"[{ADDRESS}]:{server.port} {held}\n")
+        check = probe_one(server.hostvars())
+        log = server.log.read_text()
+
+    assert (check.id, check.verdict) == ("access.host_key", Verdict.FAIL)
+    assert _fingerprint(tmp_path / "host_key.pub") in check.observed
+    assert _fingerprint(other.with_suffix(".pub")) in check.expected
+    assert "CHANGED" in check.cause
+    assert "ssh-keygen -R" in check.fix
+    assert "publickey" not in log
+    assert server.user not in log.replace(str(tmp_path), "")
+
+
+def test_a_second_known_key_of_the_same_kind_does_not_make_the_right_one_wrong(sshd: Sshd, tmp_path: Path) -> None:
+    other = " ".join(make_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2])
+    known = tmp_path / "known"
+    known.write_text(f"[{ADDRESS}]:{sshd.port} {other}\n{sshd.known_hosts.read_text()}")
+
+    check = probe_one(sshd.hostvars(ansible_ssh_common_args=options(known)))
+
+    assert check.id == "access.ready", check
+
+
+def test_a_hashed_entry_and_a_pattern_count_as_known(sshd: Sshd, tmp_path: Path) -> None:
+    hashed, pattern = tmp_path / "hashed", tmp_path / "pattern"
+    hashed.write_text(sshd.known_hosts.read_text())
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(hashed)], check=True, capture_output=True)
+    pattern.write_text(f"[127.0.0.*]:{sshd.port} " + sshd.known_hosts.read_text().partition(" ")[2])
+
+    checks = [probe_one(sshd.hostvars(ansible_ssh_common_args=options(file))) for file in (hashed, pattern)]
+
+    assert [check.id for check in checks] == ["access.ready", "access.ready"], checks
+
+
+def test_a_revoked_host_key_is_refused(sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text(f"{sshd.known_hosts.read_text()}@revoked {sshd.known_hosts.read_text()}")
+
+    check = probe_one(sshd.hostvars(ansible_ssh_common_args=options(known)))
+
+    assert (check.id, check.verdict) == ("access.host_key", Verdict.FAIL)
+    assert "revoked" in check.cause
+
+
+def test_a_signed_host_key_is_left_to_openssh_and_says_so(sshd: Sshd, tmp_path: Path) -> None:
+    authority = " ".join(make_key(tmp_path / "ca").with_suffix(".pub").read_text().split()[:2])
+    known = tmp_path / "known"
+    known.write_text(f"@cert-authority * {authority}\n")
+
+    check = probe_one(sshd.hostvars(ansible_ssh_common_args=options(known)))
+
+    assert (check.id, check.verdict) == ("access.host_key", Verdict.SKIP)
+    assert "OpenSSH" in check.source
+
+
+def test_a_wrong_key_is_named_with_what_was_tried(sshd: Sshd, tmp_path: Path) -> None:
+    wrong = make_key(tmp_path / "wrong")
+
+    check = probe_one(sshd.hostvars(ansible_ssh_private_key_file=str(wrong)))
+
+    assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert f"{wrong} (refused)" in check.observed
+    assert "publickey" in check.cause
+
+
+def test_a_wrong_user_is_named(sshd: Sshd) -> None:
+    check = probe_one(sshd.hostvars(ansible_user="nobody-here"))
+
+    assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert "user nobody-here" in check.observed
+
+
+def test_a_key_that_cannot_be_used_says_why(sshd: Sshd, tmp_path: Path) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret phrase")
+    open_to_all = make_key(tmp_path / "open")
+    open_to_all.chmod(0o644)
+    wanted = {locked: "ssh-add", open_to_all: "chmod 600", tmp_path / "absent": "does not exist"}
+
+    for key, words in wanted.items():
+        check = probe_one(sshd.hostvars(ansible_ssh_private_key_file=str(key)))
+
+        assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+        assert words in check.observed
+
+
+def test_the_agents_key_opens_the_account(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        while not path.exists():
+            time.sleep(0.02)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+        subprocess.run(["ssh-add", "-q", str(sshd.client_key)], check=True, stderr=subprocess.DEVNULL)
+        arguments = options(sshd.known_hosts).replace("IdentitiesOnly=yes", "IdentitiesOnly=no")
+
+        check = probe_one(
+            sshd.hostvars(ansible_ssh_common_args=arguments, ansible_ssh_private_key_file="/dev/null/none")
+        )
+    finally:
+        agent.terminate()
+        agent.wait()
+
+    assert check.id == "access.ready", check
+
+
+def test_a_login_that_runs_no_command_is_a_login_that_fails(tmp_path: Path) -> None:
+    with running(tmp_path, "ForceCommand /bin/echo This account is currently not available.") as server:
+        check = probe_one(server.hostvars())
+
+    assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert "not available" in check.observed
+
+
+def test_a_login_that_hangs_costs_no_more_than_the_timeout(tmp_path: Path) -> None:
+    with running(tmp_path, "ForceCommand /bin/sleep 30") as server:
+        begun = time.monotonic()
+        check = probe_one(server.hostvars(), timeout=1.5)
+        spent = time.monotonic() - begun
+
+    assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert spent < 6
+
+
+def test_greetings_of_the_login_shell_are_not_taken_for_answers(tmp_path: Path) -> None:
+    noisy = 'ForceCommand echo "uid 0"; echo "python 2.7"; printf "%s" "no newline"; echo; eval "$SSH_ORIGINAL_COMMAND"'
+    with running(tmp_path, noisy) as server:
+        check = probe_one(server.hostvars())
+
+    assert check.id == "access.ready", check
+
+
+def test_a_missing_interpreter_is_named(sshd: Sshd) -> None:
+    check = probe_one(sshd.hostvars(ansible_python_interpreter="/opt/none/python3"))
+
+    assert (check.id, check.verdict) == ("access.python", Verdict.FAIL)
+    assert "/opt/none/python3" in check.observed
+
+
+def test_a_machine_behind_a_jump_host_is_reached_the_way_ssh_would(sshd: Sshd, tmp_path: Path) -> None:
+    configuration = tmp_path / "config"
+    shared = f"UserKnownHostsFile {sshd.known_hosts}\n IdentityFile {sshd.client_key}\n User {sshd.user}\n"
+    configuration.write_text(
+        f"Host jump\n HostName {ADDRESS}\n Port {sshd.port}\n {shared}"
+        f"Host behind\n HostName {ADDRESS}\n Port {sshd.port}\n ProxyJump jump\n {shared}"
+    )
+
+    reached = probe_one({"ansible_host": "behind", "ansible_ssh_common_args": f"-F {configuration}"})
+    configuration.write_text(configuration.read_text().replace(f"Port {sshd.port}", f"Port {free_port()}", 1))
+    lost = probe_one({"ansible_host": "behind", "ansible_ssh_common_args": f"-F {configuration}"})
+
+    assert reached.id == "access.ready", reached
+    assert (lost.id, lost.verdict) == ("access.route", Verdict.FAIL)
+    assert "refused" in lost.observed.lower()
+
+
+def test_what_is_not_reached_over_ssh_is_skipped_with_the_reason() -> None:
+    check = probe_one({"ansible_connection": "local"})
+
+    assert (check.id, check.verdict) == ("access.ready", Verdict.SKIP)
+    assert "local" in check.source
+
+
+def test_many_machines_are_probed_at_the_same_time_and_answered_in_their_order(sshd: Sshd) -> None:
+    with listener() as port:
+        silent = sshd.hostvars(ansible_port=port)
+        targets = [Target.from_hostvars(f"node{n}", silent if n % 2 else sshd.hostvars()) for n in range(12)]
+        begun = time.monotonic()
+        checks = ssh.probe(targets, timeout=3)
+        spent = time.monotonic() - begun
+
+    assert [check.host for check in checks] == [target.name for target in targets]
+    assert [check.id for check in checks] == ["access.ready", "access.port"] * 6, checks
+    assert spent < 9  # one after the other, the silent half alone would take 18 s
+
+
+def test_sweeping_ends_every_process_of_the_run_and_no_other(sshd: Sshd) -> None:
+    def start(run: str, program: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "CLUSTERCTL_RUN": run}
+        return subprocess.Popen(["/bin/sh", "-c", program], env=environment, start_new_session=True)
+
+    polite = start("20261121-abc", "sleep 60")
+    stubborn = start("20261121-abc", "trap '' TERM; while :; do sleep 0.2; done")
+    other = start("20261121-abcd", "sleep 60")
+    try:
+        time.sleep(0.3)
+        ended = ssh.sweep([Target.from_hostvars("node1", sshd.hostvars())], "20261121-abc", timeout=10)
+
+        assert ended["node1"] >= 2
+        assert polite.wait(timeout=1) < 0
+        assert stubborn.wait(timeout=1) == -9
+        assert other.poll() is None
+    finally:
+        for process in (polite, stubborn, other):
+            process.kill()
+            process.wait()
+
+
+def test_sweeping_reports_nothing_for_a_machine_that_cannot_be_asked(sshd: Sshd) -> None:
+    targets = [
+        Target.from_hostvars("node1", sshd.hostvars()),
+        Target.from_hostvars("node2", sshd.hostvars(ansible_port=free_port())),
+    ]
+
+    assert ssh.sweep(targets, "run-1") == {"node1": 0}
+
+
+@pytest.mark.parametrize("run_id", ["", "a b", "$(reboot)", "x\ny", "../x", "a" * 200])
+def test_sweeping_refuses_what_is_not_a_run_identifier(run_id: str) -> None:
+    with pytest.raises(ValueError, match="not a run identifier"):
+        ssh.sweep([], run_id)
+
+
+def _fingerprint(public: Path) -> str:
+    done = subprocess.run(["ssh-keygen", "-lf", str(public)], check=True, capture_output=True, text=True)
+    return done.stdout.split()[1]
