@@ -5,7 +5,8 @@
 Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished ones (``results``, as a filter
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
 provisioning stops at the first thing that is not as declared. Where ``cluster_check_collect`` is true it is recorded
-and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host.
+and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host, or,
+with ``hosts`` and ``run_once``, for any of these hosts: then every host stops.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ansible.plugins.action import ActionBase
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
 _RECORD = "cluster_checks_bad"
-_KNOWN = {"id", "results", "conclude", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+_KNOWN = {"id", "results", "conclude", "hosts", "passed", "severity", "level", "simulated", "host", *_TEXTS}
 
 
 def _text(value):
@@ -35,8 +36,12 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if unknown := set(args) - _KNOWN:
             raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
-        recorded = task_vars.get("ansible_facts", {}).get(_RECORD) or []
+        recorded = [] if "hosts" in args else task_vars.get("ansible_facts", {}).get(_RECORD) or []
         if boolean(args.get("conclude", False), strict=False):
+            for other in args.get("hosts", []):
+                facts = task_vars["hostvars"][other].get("ansible_facts", {})
+                # Two stages may have judged the same; it is one finding.
+                recorded = [*recorded, *(f"{other}: {line}" for line in dict.fromkeys(facts.get(_RECORD) or []))]
             result.update(changed=False, failed=bool(recorded), msg="\n".join(recorded))
             return result
         host = args.get("host") or task_vars["inventory_hostname"]

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have one long-running container of exactly these settings, started at boot."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: cluster_container
+short_description: Have a long-running container of exactly these settings
+description:
+  - Starts a container with the engine's own command and writes its settings into a label. A container whose label says
+    the same is left alone, whatever the engine has filled in by itself; any other is replaced.
+  - Nothing is granted that is not listed. All containers use the machine's network.
+  - It can what C(community.docker.docker_container) 4.8 cannot, which is to unmask the system's paths
+    (C(systempaths=unconfined)), and asks for no Python library on the machine.
+options:
+  name: {type: str, required: true, description: Name of the container.}
+  image: {type: str, required: true, description: Image by digest; pulled where the machine lacks it.}
+  command: {type: list, elements: str, required: true, description: What it runs.}
+  user: {type: str, required: true, description: 'Numbers of user and group, as 64030:64030.'}
+  read_only: {type: bool, default: true, description: Whether the image's files cannot be written.}
+  capabilities: {type: list, elements: str, default: [], description: Capabilities it has; all others are dropped.}
+  security: {type: list, elements: str, default: [], description: Security options.}
+  tmpfs: {type: list, elements: str, default: [], description: Directories in memory.}
+  mounts: {type: list, elements: str, default: [], description: 'Directories of the machine, as source:target[:options].'}
+  labels: {type: dict, default: {}, description: Labels; a change of one replaces the container.}
+  ulimits: {type: list, elements: str, default: [], description: 'Limits, as memlock=-1:-1.'}
+  device_rules: {type: list, elements: str, default: [], description: Devices it may use, in the kernel's words.}
+  pid: {type: str, default: "", description: Whose processes it sees; empty for its own.}
+  ipc: {type: str, default: "", description: Whose shared memory it uses; empty for its own.}
+  cgroupns: {type: str, default: "", description: Whose control groups it sees; empty for the engine's default.}
+"""
+
+RETURN = """
+action: {type: str, returned: always, description: 'What was done: nothing, start, create, replace.'}
+"""
+
+import json  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+LABEL = "clusterctl.settings"
+_OPTIONS = (
+    ("capabilities", "--cap-add"),
+    ("security", "--security-opt"),
+    ("tmpfs", "--tmpfs"),
+    ("mounts", "--volume"),
+    ("ulimits", "--ulimit"),
+    ("device_rules", "--device-cgroup-rule"),
+)
+
+
+def arguments(params):
+    """Return the words of ``docker run`` for these settings, without the label that repeats them."""
+    words = ["--name", params["name"], "--network", "host", "--restart", "unless-stopped"]
+    words += ["--user", params["user"], "--cap-drop", "ALL"]
+    if params["read_only"]:
+        words.append("--read-only")
+    for option in ("pid", "ipc", "cgroupns"):
+        if params[option]:
+            words += [f"--{option}", params[option]]
+    for key, option in _OPTIONS:
+        for value in params[key]:
+            words += [option, value]
+    for key, value in sorted(params["labels"].items()):
+        words += ["--label", f"{key}={value}"]
+    return [*words, params["image"], *params["command"]]
+
+
+def needed(found, settings):
+    """Return what to do, from what the engine says about the container (None: there is none)."""
+    if found is None:
+        return "create"
+    if (found["Config"].get("Labels") or {}).get(LABEL) != settings:
+        return "replace"
+    # One that keeps failing is started again by the engine; it is for verification to say so.
+    return "nothing" if found["State"]["Running"] or found["State"]["Restarting"] else "start"
+
+
+def main():
+    """Run the module."""
+    listed = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "image": {"type": "str", "required": True},
+            "command": {"type": "list", "elements": "str", "required": True},
+            "user": {"type": "str", "required": True},
+            "read_only": {"type": "bool", "default": True},
+            **{key: dict(listed) for key, _ in _OPTIONS},
+            "labels": {"type": "dict", "default": {}},
+            **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
+        },
+        supports_check_mode=True,
+    )
+
+    def docker(*words):
+        code, output, problem = module.run_command(["docker", *words])
+        if code:
+            module.fail_json(msg=f"docker {words[0]} {module.params['name']}: {problem.strip() or output.strip()}")
+        return output
+
+    name, image = module.params["name"], module.params["image"]
+    code, shown, _ = module.run_command(["docker", "container", "inspect", name])
+    found = json.loads(shown)[0] if code == 0 else None
+    words = arguments(module.params)
+    settings = json.dumps(words)
+    action = needed(found, settings)
+    if action != "nothing" and not module.check_mode:
+        if action in ("create", "replace"):
+            if module.run_command(["docker", "image", "inspect", image])[0]:
+                docker("pull", "--quiet", image)
+            if found:
+                docker("rm", "--force", name)
+            docker("run", "--detach", "--label", f"{LABEL}={settings}", *words)
+        else:
+            docker("start", name)
+    before = ((found or {}).get("Config", {}).get("Labels") or {}).get(LABEL, "[]")
+    diff = {side: "\n".join(json.loads(text)) + "\n" for side, text in (("before", before), ("after", settings))}
+    module.exit_json(changed=action != "nothing", action=action, diff=diff if action in ("create", "replace") else {})
+
+
+if __name__ == "__main__":
+    main()

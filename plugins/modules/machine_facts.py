@@ -1,0 +1,88 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a machine everything in one round trip. Reads only, so check mode is no different."""
+
+from __future__ import annotations
+
+import platform
+import time
+
+from ansible.module_utils import machine_hardware, machine_system
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: machine_facts
+short_description: Report a machine's hardware in Slurm's terms and the state it is in
+description:
+  - Reads only. One call replaces a dozen tasks, because every task costs a connection.
+  - Its action also measures how far the machine's clock is from the controlling computer's.
+options:
+  gather:
+    description: What to report.
+    type: list
+    elements: str
+    choices: [hardware, system]
+    default: [hardware, system]
+  names:
+    description: Host names whose addresses are looked up on the machine.
+    type: list
+    elements: str
+    default: []
+  disk_paths:
+    description: Directories whose free space is reported; they need not exist.
+    type: list
+    elements: str
+    default: []
+  packages:
+    description: Packages of which the missing ones are reported.
+    type: list
+    elements: str
+    default: []
+  lock_timeout:
+    description: Seconds to wait for another package manager to finish before it is reported.
+    type: int
+    default: 0
+  login_user:
+    description: An ordinary user whose locked memory limit after a login is reported. Empty reports none.
+    type: str
+    default: ""
+  root:
+    description: Directory below which files are read. Tests point it at a made-up machine.
+    type: path
+    default: /
+"""
+
+
+def main():
+    begun = time.time()
+    module = AnsibleModule(
+        argument_spec={
+            "gather": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["hardware", "system"],
+                "default": ["hardware", "system"],
+            },
+            "names": {"type": "list", "elements": "str", "default": []},
+            "disk_paths": {"type": "list", "elements": "str", "default": []},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "lock_timeout": {"type": "int", "default": 0},
+            "login_user": {"type": "str", "default": ""},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    given = dict(module.params)
+    gather, root = given.pop("gather"), given.pop("root")
+    machine = {"python": platform.python_version()}
+    if "hardware" in gather:
+        machine["hardware"] = machine_hardware.collect(root)
+    if "system" in gather:
+        machine.update(machine_system.collect(root, **given))
+    machine["clock"] = {"begun": begun, "ended": time.time()}
+    module.exit_json(changed=False, machine=machine)
+
+
+if __name__ == "__main__":
+    main()

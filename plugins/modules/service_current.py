@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have a service running, at boot too, and started after the files that it reads were last changed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: service_current
+short_description: Have a service running with the files that it reads as they are now
+description:
+  - Starts and enables a systemd service, and restarts it where one of its files is younger than the service.
+  - A handler restarts when a task of the same run changed a file, and forgets it when the run is interrupted between
+    the two. This looks at the machine instead, so the next run makes up for it.
+options:
+  name: {type: str, required: true, description: The service.}
+  files: {type: list, elements: path, default: [], description: Files that it reads only when it starts.}
+"""
+
+RETURN = """
+action: {type: str, returned: always, description: 'What was done: nothing, start, restart.'}
+"""
+
+import os  # noqa: E402
+import time  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+PROPERTIES = ("LoadState", "ActiveState", "ActiveEnterTimestampMonotonic", "UnitFileState", "NeedDaemonReload")
+
+
+def age_of(path, now):
+    """Return the seconds since a file was changed, None where there is no file."""
+    try:
+        return now - os.stat(path).st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def needed(properties, ages, uptime):
+    """Return what to do with the service.
+
+    ``properties`` are systemd's, ``ages`` the files' in seconds (None: no such file), ``uptime`` the monotonic clock.
+    """
+    if properties["ActiveState"] not in ("active", "reloading"):
+        return "start"
+    running = uptime - int(properties["ActiveEnterTimestampMonotonic"] or 0) / 1e6
+    return "restart" if any(age is not None and age < running for age in ages) else "nothing"
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    name = module.params["name"]
+
+    def systemctl(*words):
+        return module.run_command(["systemctl", *words], check_rc=True)[1]
+
+    def properties():
+        shown = systemctl("show", f"{name}.service", *(f"--property={key}" for key in PROPERTIES))
+        return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+
+    found = properties()
+    if found["NeedDaemonReload"] == "yes" or found["LoadState"] == "not-found":
+        # Reading unit files again changes nothing that runs.
+        systemctl("daemon-reload")
+        found = properties()
+    if found["LoadState"] != "loaded":
+        module.fail_json(msg=f"there is no service {name}: systemd says {found['LoadState']}")
+    enable = found["UnitFileState"] == "disabled"
+    now = time.time()
+    action = needed(
+        found, [age_of(path, now) for path in module.params["files"]], time.clock_gettime(time.CLOCK_MONOTONIC)
+    )
+    if not module.check_mode:
+        if enable:
+            systemctl("enable", f"{name}.service")
+        if action != "nothing":
+            systemctl(action, f"{name}.service")
+    module.exit_json(changed=enable or action != "nothing", action=action)
+
+
+if __name__ == "__main__":
+    main()

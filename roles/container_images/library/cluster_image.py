@@ -1,0 +1,257 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have an image of exactly one recipe in a registry, built here unless it is there already."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: cluster_image
+short_description: Have an image of this recipe in the registry
+description:
+  - Builds an image and pushes it, unless the registry already has the image of the very same recipe.
+  - What was built is remembered by digest in C(cache)/images, so that nobody who can write to a registry's tags can
+    make machines run something else.
+options:
+  name: {type: str, required: true, description: Name of the image.}
+  suite: {type: str, default: "", description: Debian release of the base, from the package mirror.}
+  base: {type: str, default: "", description: Image to start from instead.}
+  mirror: {type: str, default: "", description: Mirror of that release; empty for the machine's own.}
+  files: {type: dict, required: true, description: The build's files by name; Dockerfile among them.}
+  directories: {type: dict, default: {}, description: Directories of this machine that the build sees.}
+  arguments: {type: dict, default: {}, description: Build arguments.}
+  revision: {type: int, default: 1, description: Part of the recipe; raise it to build again.}
+  push: {type: str, required: true, description: Where images are written, as the beginning of a name.}
+  pull: {type: str, required: true, description: Where images are read, as the beginning of a name.}
+  cache: {type: path, required: true, description: Where what was built is remembered.}
+"""
+
+RETURN = """
+reference: {type: str, returned: always, description: The image by digest; empty where a rehearsal would build it.}
+"""
+
+import fcntl  # noqa: E402
+import glob  # noqa: E402
+import hashlib  # noqa: E402
+import io  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import platform  # noqa: E402
+import re  # noqa: E402
+import ssl  # noqa: E402
+import subprocess  # noqa: E402
+import tarfile  # noqa: E402
+import tempfile  # noqa: E402
+import time  # noqa: E402
+import urllib.error  # noqa: E402
+import urllib.request  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+
+
+class Failed(Exception):
+    """What could not be done, with the end of the log of what was tried."""
+
+
+def recipe_of(params):
+    """Return the hash of everything that the image is made of. Files in directories count by name and size."""
+    listing = {
+        name: sorted((entry.name, entry.stat().st_size) for entry in os.scandir(path))
+        for name, path in params["directories"].items()
+    }
+    parts = {key: params[key] for key in ("name", "suite", "base", "files", "arguments", "revision")}
+    text = json.dumps({**parts, "directories": listing, "machine": platform.machine()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sources_of(suite, mirror, texts):
+    """Return apt's lines for a Debian release, from the mirrors that this machine's apt uses.
+
+    ``texts`` are the contents of its sources files, in either of apt's two formats.
+    """
+    entries = []
+    for text in texts:
+        for line in re.findall(r"^deb\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.M):
+            entries.append(line)
+        for block in re.split(r"\n\s*\n", text):
+            uris = re.search(r"^URIs:\s*(\S+)", block, re.M)
+            suites = re.search(r"^Suites:\s*(.+)$", block, re.M)
+            if uris and suites and re.search(r"^Types:.*\bdeb\b", block, re.M):
+                entries += [(uris[1], word) for word in suites[1].split()]
+    security = next((uri for uri, name in entries if name.endswith("-security") and "debian" in uri), "")
+    main = mirror or next((uri for uri, name in entries if re.fullmatch(r"[a-z]+", name) and "debian" in uri), "")
+    if not main:
+        raise Failed("this machine's apt names no Debian mirror; set container_images_mirror")
+    lines = [f"deb {main} {suite} main", f"deb {main} {suite}-updates main"]
+    # With a mirror named by the site, security updates come from wherever that mirror's site keeps them; none is guessed.
+    if security and not mirror:
+        lines.append(f"deb {security} {suite}-security main")
+    return lines
+
+
+class Image:
+    """One image: its recipe, where it is remembered and where it goes."""
+
+    def __init__(self, params):
+        self.params = params
+        self.recipe = recipe_of(params)
+        self.record = os.path.join(params["cache"], "images", f"{params['name']}-{self.recipe[:16]}.json")
+        self.log = []
+
+    def known(self):
+        """Return the digest of the image if this recipe was built and the registry still has it."""
+        try:
+            with open(self.record, encoding="utf-8") as stream:
+                digest = json.load(stream)["digest"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return digest if self._registry_has(digest) else None
+
+    def reference(self, digest):
+        """Return the image by digest, as machines pull it."""
+        return f"{self.params['pull']}/{self.params['name']}@{digest}"
+
+    def _registry_has(self, digest):
+        host, _, project = f"{self.params['pull']}/{self.params['name']}".partition("/")
+        authority = f"/etc/docker/certs.d/{host}/ca.crt"
+        context = ssl.create_default_context(cafile=authority if os.path.exists(authority) else None)
+        request = urllib.request.Request(f"https://{host}/v2/{project}/manifests/{digest}", method="HEAD")
+        request.add_header("Accept", MANIFEST)
+        try:
+            with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403):
+                # It asks who is there, and only the engine knows the password: what was pushed is taken to be there.
+                return True
+            if error.code == 404:
+                return False
+            raise Failed(f"the registry {host} answers {error}") from error
+        except OSError as error:
+            raise Failed(f"the registry {host} does not answer: {error}") from error
+
+    def _run(self, argv, stdin=None, environment=None):
+        self.log.append("$ " + " ".join(argv))
+        process = subprocess.run(
+            argv, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
+        )
+        self._log(process.stdout)
+        if process.returncode:
+            raise Failed("\n".join([f"{argv[0]} failed with {process.returncode}", *self.log[-40:]]))
+        return process.stdout.decode(errors="replace")
+
+    def _log(self, output):
+        self.log += output.decode(errors="replace").splitlines()
+
+    def _base(self):
+        """Return the name of an image to start from, made from packages if there is none yet."""
+        if self.params["base"]:
+            return self.params["base"]
+        texts = []
+        for path in ["/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*")]:
+            if os.path.isfile(path):
+                with open(path, encoding="utf-8", errors="replace") as stream:
+                    texts.append(stream.read())
+        suite, lines = self.params["suite"], sources_of(self.params["suite"], self.params["mirror"], texts)
+        tag = hashlib.sha256("\n".join([str(self.params["revision"]), *lines]).encode()).hexdigest()[:16]
+        name = f"clusterctl/base-{suite}:{tag}"
+        if subprocess.run(["docker", "image", "inspect", name], capture_output=True).returncode == 0:
+            return name
+        make = subprocess.Popen(
+            ["mmdebstrap", "--variant=apt", "--quiet", suite, "-", *lines],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+        load = subprocess.run(["docker", "import", "-", name], stdin=make.stdout, capture_output=True)
+        told = make.stderr.read()
+        self._log(told + load.stdout + load.stderr)
+        if make.wait() or load.returncode:
+            subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True)
+            raise Failed("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
+        return name
+
+    def _context(self, stream):
+        """Write the build's context into the stream: an archive, because directories may be anywhere."""
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            for name, text in sorted(self.params["files"].items()):
+                data = text.encode()
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(data), 0o755 if data.startswith(b"#!") else 0o644
+                archive.addfile(entry, io.BytesIO(data))
+            for name, path in sorted(self.params["directories"].items()):
+                archive.add(path, arcname=name)
+        stream.seek(0)
+
+    def build(self):
+        """Build, push, remember, and return the digest.
+
+        Raises:
+            Failed: a step did not succeed; nothing is remembered then, and the next run starts over.
+        """
+        os.makedirs(os.path.dirname(self.record), mode=0o755, exist_ok=True)
+        tag = f"{self.params['push']}/{self.params['name']}:{self.recipe[:16]}"
+        base = self._base()
+        arguments = {"BASE": base, **self.params["arguments"]}
+        flags = [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
+        # The classic builder: it is in the engine itself, so no plugin has to be there. The host's network: a build needs
+        # the mirror just as the machine does.
+        with tempfile.TemporaryFile(dir=self.params["cache"]) as context:
+            self._context(context)
+            self._run(
+                ["docker", "build", "--network", "host", "--force-rm", "--tag", tag, *flags, "-"],
+                stdin=context, environment={"DOCKER_BUILDKIT": "0"},
+            )
+        pushed = self._run(["docker", "push", tag])
+        found = re.search(r"digest: (sha256:[0-9a-f]{64})", pushed)
+        if not found:
+            raise Failed("\n".join(["the registry named no digest", *self.log[-10:]]))
+        facts = {"digest": found[1], "recipe": self.recipe, "base": base, "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        with open(self.record + ".new", "w", encoding="utf-8") as stream:
+            json.dump(facts, stream)
+        os.replace(self.record + ".new", self.record)
+        return found[1]
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "suite": {"type": "str", "default": ""},
+            "base": {"type": "str", "default": ""},
+            "mirror": {"type": "str", "default": ""},
+            "files": {"type": "dict", "required": True},
+            "directories": {"type": "dict", "default": {}},
+            "arguments": {"type": "dict", "default": {}},
+            "revision": {"type": "int", "default": 1},
+            "push": {"type": "str", "required": True},
+            "pull": {"type": "str", "required": True},
+            "cache": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+        required_one_of=[("suite", "base")],
+    )
+    image, changed = Image(module.params), False
+    try:
+        digest = image.known() if os.path.exists(image.record) else None
+        if digest is None and not module.check_mode:
+            with open(os.path.join(module.params["cache"], "images.lock"), "w", encoding="utf-8") as lock:
+                # Several clusters may share a cache: whoever comes second finds the image built.
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                digest = image.known()
+                if digest is None:
+                    digest, changed = image.build(), True
+    except (Failed, OSError) as error:
+        module.fail_json(msg=f"image {module.params['name']}: {error}")
+    reference = image.reference(digest) if digest else ""
+    module.exit_json(
+        changed=changed or digest is None,
+        reference=reference,
+        ansible_facts={f"cluster_image_{module.params['name']}": reference},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write undeclared hardware beside the inventory. Runs in the controlling process: recording costs no connection.
+
+``found`` and ``declared`` are mappings as provision.hardware takes them; ``directory`` is the ``host_vars`` directory,
+or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and ``path``.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from ansible.plugins.action import ActionBase
+
+from provision import hardware, hardware_file
+
+
+class ActionModule(ActionBase):
+    """``hardware_record``: see the module's docstring."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        host = str(task_vars["inventory_hostname"])
+        found, declared = dict(args["found"]), dict(args["declared"])
+        values = hardware.to_record(found, declared)
+        if any(check["verdict"] == "fail" for check in hardware.judge(found, declared)):
+            values = []  # half of the truth beside half of an error would be worse than either
+        result.update(changed=False, values={name: value for name, value, _ in values}, path="")
+        if not values:
+            return result
+        try:
+            plan = hardware_file.plan(str(args.get("directory") or ""), host, values, datetime.date.today())
+            if plan.refusal:
+                result.update(cluster_checks=[hardware_file.refused(host, plan)], warnings=[plan.refusal])
+                return result
+            result.update(changed=True, path=str(plan.path))
+            result["diff"] = {"before": plan.before, "after": plan.after, "before_header": str(plan.path),
+                              "after_header": str(plan.path)}  # fmt: skip
+            if not self._task.check_mode:
+                hardware_file.write(plan)
+        except OSError as error:
+            result.update(failed=True, msg=f"{error.filename}: {error.strerror}. Fix: make the directory of the "
+                          "inventory writable, or declare the hardware in the inventory")  # fmt: skip
+        return result

@@ -1,0 +1,20 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door into provision.hardware. Translation only."""
+
+from __future__ import annotations
+
+from provision import hardware
+
+
+def hardware_facts_checks(found, declared, simulated):
+    """Return the checks of declared against found hardware, as the action cluster_check takes them."""
+    return hardware.judge(dict(found), dict(declared), simulated=bool(simulated))
+
+
+class FilterModule:
+    """Filters of the role hardware_facts."""
+
+    def filters(self):
+        """Return the filters by name."""
+        return {"hardware_facts_checks": hardware_facts_checks}

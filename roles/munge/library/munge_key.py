@@ -1,0 +1,200 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make, compare and move the key that munge authenticates a cluster's users with, without ever showing it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: munge_key
+short_description: Make, compare and move munge's key without showing it
+description:
+  - No result of any action contains the key. C(fingerprint) answers with a salted hash, C(seal) with the key encrypted
+    to a certificate whose private half never leaves the machine that made it.
+options:
+  action:
+    type: str
+    required: true
+    choices: [make, fingerprint, request, seal, install]
+    description:
+      - C(make) a key where there is none, kept for root until munge's package is there.
+      - C(fingerprint) hashes the key with a salt, a new one unless C(salt) is given.
+      - C(request) compares with a salted hash; where the key differs, C(certificate) is what to seal the right one for.
+      - C(seal) encrypts the key to C(certificate).
+      - C(install) decrypts C(sealed) and puts the key in its place.
+  path: {type: path, default: /etc/munge/munge.key, description: The key's file.}
+  bytes: {type: int, default: 1024, description: Length of a new key.}
+  mode: {type: str, default: "0400", description: Mode of the key's file.}
+  salt: {type: str, default: "", description: Salt of the fingerprint, in hexadecimal.}
+  fingerprint: {type: str, default: "", description: Fingerprint of the key that the machine should have.}
+  certificate: {type: str, default: "", description: What to seal the key for.}
+  sealed: {type: str, default: "", description: The sealed key.}
+"""
+
+import grp  # noqa: E402
+import hashlib  # noqa: E402
+import hmac  # noqa: E402
+import os  # noqa: E402
+import pwd  # noqa: E402
+import secrets  # noqa: E402
+import shutil  # noqa: E402
+import stat  # noqa: E402
+import subprocess  # noqa: E402
+import tempfile  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+#: In memory, and only root's: the private half of a request lives here for the seconds between asking and installing.
+WAITING = "/run/clusterctl-munge"
+MINIMUM = 32  # munged(8): a shorter key is refused
+
+
+class Failed(Exception):
+    """What could not be done."""
+
+
+def fingerprint(key, salt):
+    """Return a hash of the key from which nothing about it can be learnt, and which nobody can have prepared."""
+    return hmac.new(bytes.fromhex(salt), key, hashlib.sha256).hexdigest()
+
+
+def read(path):
+    """Return the key, or None where there is none worth the name."""
+    try:
+        with open(path, "rb") as stream:
+            key = stream.read()
+    except FileNotFoundError:
+        return None
+    return key if len(key) >= MINIMUM else None
+
+
+def owner():
+    """Return the uid and gid of munge; root's until its package has made the user."""
+    try:
+        return pwd.getpwnam("munge").pw_uid, grp.getgrnam("munge").gr_gid
+    except KeyError:
+        return 0, 0
+
+
+def write(path, key, mode):
+    """Put the key in its place in one step, so that munged never reads half of it."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    uid, gid = owner()
+    new = path + ".new"
+    if os.path.lexists(new):
+        os.unlink(new)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(key)
+        os.fchown(descriptor, uid, gid)
+        os.fchmod(descriptor, mode)
+        stream.flush()
+        os.fsync(descriptor)
+    os.replace(new, path)
+    os.chown(directory, uid, gid)
+
+
+def openssl(*words, stdin=None):
+    """Run openssl and return what it answers."""
+    done = subprocess.run(["openssl", *words], input=stdin, capture_output=True)
+    if done.returncode:
+        raise Failed(f"openssl {words[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def make(module, path, mode):
+    """Make a key where there is none."""
+    if read(path) is not None:
+        return {"changed": False}
+    if not module.check_mode:
+        write(path, secrets.token_bytes(max(module.params["bytes"], MINIMUM)), mode)
+    return {"changed": True}
+
+
+def tell(module, path, mode):
+    """Answer with the key's fingerprint; with an empty one where a rehearsal found no key."""
+    salt, key = module.params["salt"] or secrets.token_hex(16), read(path)
+    return {"changed": False, "salt": salt, "fingerprint": fingerprint(key, salt) if key else ""}
+
+
+def request(module, path, mode):
+    """Compare the key, mend its owner and mode, and ask for the right one where it differs."""
+    key, wanted = read(path), module.params["fingerprint"]
+    if not wanted and not module.check_mode:
+        raise Failed("the controller has no key; provision it first: clusterctl provision munge")
+    if key and wanted and hmac.compare_digest(fingerprint(key, module.params["salt"]), wanted):
+        found = os.stat(path)
+        right = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner(), mode)
+        if not right and not module.check_mode:
+            os.chown(path, *owner())
+            os.chmod(path, mode)
+            os.chown(os.path.dirname(path), *owner())
+        return {"changed": not right, "same": True}
+    if module.check_mode:
+        return {"changed": True, "same": False}
+    shutil.rmtree(WAITING, ignore_errors=True)
+    os.mkdir(WAITING, 0o700)
+    private, public = os.path.join(WAITING, "key"), os.path.join(WAITING, "certificate")
+    openssl(
+        "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "2", "-subj", "/CN=munge key", "-keyout", private, "-out", public
+    )
+    with open(public, encoding="ascii") as stream:
+        return {"changed": False, "same": False, "certificate": stream.read()}
+
+
+def seal(module, path, mode):
+    """Answer with the key encrypted to the certificate."""
+    key = read(path)
+    if key is None:
+        raise Failed(f"there is no key in {path}")
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", dir="/run") as public:
+        public.write(module.params["certificate"])
+        public.flush()
+        sealed = openssl("cms", "-encrypt", "-binary", "-aes256", "-outform", "PEM", public.name, stdin=key)
+    return {"changed": False, "sealed": sealed.decode("ascii")}
+
+
+def install(module, path, mode):
+    """Decrypt the key, put it in its place, and forget how it was decrypted."""
+    private, public = os.path.join(WAITING, "key"), os.path.join(WAITING, "certificate")
+    try:
+        key = openssl(
+            "cms", "-decrypt", "-binary", "-inform", "PEM", "-inkey", private, "-recip", public,
+            stdin=module.params["sealed"].encode("ascii"),
+        )
+    finally:
+        shutil.rmtree(WAITING, ignore_errors=True)
+    if len(key) < MINIMUM:
+        raise Failed("what arrived is no key")
+    write(path, key, mode)
+    return {"changed": True}
+
+
+ACTIONS = {"make": make, "fingerprint": tell, "request": request, "seal": seal, "install": install}
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "action": {"type": "str", "required": True, "choices": sorted(ACTIONS)},
+            "path": {"type": "path", "default": "/etc/munge/munge.key"},
+            "bytes": {"type": "int", "default": 1024},
+            "mode": {"type": "str", "default": "0400"},
+            "salt": {"type": "str", "default": ""},
+            "fingerprint": {"type": "str", "default": ""},
+            "certificate": {"type": "str", "default": ""},
+            "sealed": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = ACTIONS[module.params["action"]](module, module.params["path"], int(module.params["mode"], 8))
+    except (Failed, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make a credential on this machine, or decode those that others made. Changes nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: munge_proof
+short_description: Make a credential on this machine, or decode those that others made
+description:
+  - Without C(credentials), answers with the key's mode, owner and salted hash, and with a credential made as the user
+    nobody, whose credentials open nothing.
+  - With C(credentials), answers with what munge says to each.
+options:
+  path: {type: path, default: /etc/munge/munge.key, description: The key's file.}
+  salt: {type: str, default: "", description: Salt of the key's hash, in hexadecimal.}
+  credentials: {type: dict, description: Credentials by the machine that made them.}
+"""
+
+import grp  # noqa: E402
+import hashlib  # noqa: E402
+import hmac  # noqa: E402
+import os  # noqa: E402
+import pwd  # noqa: E402
+import re  # noqa: E402
+import stat  # noqa: E402
+import subprocess  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+SECONDS = 10  # munged answers in milliseconds, or it hangs
+
+
+def run(argv, stdin=None, user=None):
+    """Return what a command prints and whether it succeeded."""
+    identity = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    try:
+        done = subprocess.run(
+            argv, input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **identity
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error), False
+    return done.stdout.strip(), done.returncode == 0
+
+
+def name_of(lookup, number):
+    """Return the name behind a uid or gid, or the number."""
+    try:
+        return lookup(number)[0]
+    except KeyError:
+        return str(number)
+
+
+def of_this_machine(path, salt):
+    """Return what there is to know about this machine's key, and a credential."""
+    try:
+        found = os.stat(path)
+        with open(path, "rb") as stream:
+            digest = hmac.new(bytes.fromhex(salt), stream.read(), hashlib.sha256).hexdigest()
+        owner = f"{name_of(pwd.getpwuid, found.st_uid)}:{name_of(grp.getgrgid, found.st_gid)}"
+        key = {"mode": f"{stat.S_IMODE(found.st_mode):04o}", "owner": owner, "fingerprint": digest}
+    except OSError as error:
+        key = {"absent": error.strerror}
+    text, made = run(["munge", "--no-input"], user=pwd.getpwnam("nobody"))
+    return {"key": key, "credential": text if made else "", "error": "" if made else text}
+
+
+def decode(credential):
+    """Return what munge says to a credential: its status, and when it was made and decoded in seconds since 1970."""
+    text, _ = run(["unmunge"], stdin=credential)
+    times = {
+        side: int(found[1]) if (found := re.search(rf"^{side.upper()}_TIME:.*\((\d+)\)", text, re.M)) else None
+        for side in ("encode", "decode")
+    }
+    status = re.search(r"^STATUS:\s*(.*)$", text, re.M)
+    return {"status": status[1] if status else text[:200], **times}
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "default": "/etc/munge/munge.key"},
+            "salt": {"type": "str", "default": ""},
+            "credentials": {"type": "dict"},
+        },
+        supports_check_mode=True,
+    )
+    if module.params["credentials"] is None:
+        module.exit_json(changed=False, **of_this_machine(module.params["path"], module.params["salt"]))
+    decoded = {host: decode(text) for host, text in module.params["credentials"].items() if text}
+    module.exit_json(changed=False, decoded=decoded)
+
+
+if __name__ == "__main__":
+    main()

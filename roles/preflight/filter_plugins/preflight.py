@@ -1,0 +1,23 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door into provision.preflight. Translation only."""
+
+from __future__ import annotations
+
+from provision import hardware, preflight
+
+
+def preflight_checks(machine, settings, declared, simulated):
+    """Return the checks of one machine, as the action cluster_check takes them."""
+    checks = preflight.preflight(machine, settings)
+    if "hardware" in machine:
+        checks += hardware.judge(machine["hardware"], declared, simulated=bool(simulated))
+    return checks
+
+
+class FilterModule:
+    """Filters of the role preflight."""
+
+    def filters(self):
+        """Return the filters by name."""
+        return {"preflight_checks": preflight_checks}

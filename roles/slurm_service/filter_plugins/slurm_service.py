@@ -1,0 +1,47 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's door into provision.verify_slurm and provision.verify_jobs. Translation only."""
+
+from __future__ import annotations
+
+from provision import verify_jobs, verify_slurm
+
+
+def slurm_service_checks(seen, host, group_names, image, version, simulated, unlimited):
+    """Return the checks of one machine. ``seen`` are the role's registered answers and the inventory's node_gres."""
+    nodes = verify_slurm.nodes_in(str(seen["nodes"]))
+    checks = [verify_slurm.daemon_check(str(seen["containers"]), [str(name) for name in seen["daemons"]], str(image))]
+    if "slurm_compute" in group_names:
+        name, words = str(host), [str(word) for word in simulated]
+        checks += [
+            verify_slurm.state_check(name, nodes),
+            verify_slurm.gres_check(name, nodes, str(seen["gres"]), str(seen["declared"]), words),
+            verify_slurm.version_check(name, nodes, str(version)),
+            verify_slurm.memlock_check(bool(unlimited)),
+        ]
+    return checks
+
+
+def slurm_settled(text, scope):
+    """Tell whether the nodes' states are worth judging."""
+    return verify_slurm.settled(str(text), [str(name) for name in scope])
+
+
+def slurm_status(nodes, jobs):
+    """Return nodes and jobs as clusterctl status shows them."""
+    return verify_slurm.status(str(nodes), str(jobs))
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self):
+        """Return them by name."""
+        return {
+            "slurm_service_checks": slurm_service_checks,
+            "slurm_settled": slurm_settled,
+            "slurm_status": slurm_status,
+            "slurm_job_checks": verify_jobs.checks,
+            "slurm_job_targets": verify_jobs.targets,
+            "slurm_job_told": verify_jobs.told,
+        }
