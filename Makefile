@@ -1,0 +1,83 @@
+# Everything runs from .venv/ in this directory. The first two targets are what most people want.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-roles test-lab test-molecule test-faults lint bench clean packages engine venv
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+MAKEFLAGS += --no-print-directory
+
+LAB ?= lab
+BIN := .venv/bin
+STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/clusterctl
+INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
+# Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first.
+RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING PATH="$(CURDIR)/$(BIN):$$PATH"
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (root)
+	@$(RUN) clusterctl lab up $(LAB)
+	@$(RUN) clusterctl provision $(INVENTORY)
+	@verdict=0; $(RUN) clusterctl verify $(INVENTORY) || verdict=$$?; \
+	$(RUN) clusterctl status $(INVENTORY) || true; \
+	printf '\nNext:\n'; \
+	printf '  %s\n' '$(BIN)/clusterctl plan                    # what would change: nothing' \
+	  '$(BIN)/clusterctl provision && $(BIN)/clusterctl verify   # again, in a fraction of the time' \
+	  '$(BIN)/clusterctl lab down $(LAB)              # remove the lab; caches stay'; \
+	exit $$verdict
+
+test: lint test-unit test-roles test-lab test-molecule ## Run every test and linter (root; 30 minutes)
+
+test-unit: .venv/.dev ## Run the tests that need no machine
+	@$(RUN) pytest -q -n 2 tests/unit
+
+test-roles: .venv/.dev ## Compare what the roles render with what they should
+	@$(RUN) pytest -q -n 2 tests/roles
+
+test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
+	@$(RUN) pytest -q -m "not faults" tests/lab
+
+test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machines of its own (root)
+	@$(RUN) molecule test --all --no-command-borders
+
+test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
+	@$(RUN) pytest -q -m faults tests/lab
+
+lint: .venv/.dev ## Run the linters
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy
+	@$(RUN) yamllint --strict .
+	@$(RUN) ansible-lint --offline -q
+
+bench: .venv/.dev ## Measure speed, as ratios from one run; with the lab's figures when a lab is up
+	@if [ -f "$(INVENTORY)" ]; then $(RUN) python tests/bench.py --inventory "$(INVENTORY)"; \
+	else $(RUN) python tests/bench.py; fi
+
+clean: ## Remove the lab and what was made in this directory; caches stay
+	@if [ -x $(BIN)/clusterctl ] && docker info >/dev/null 2>&1; then $(RUN) clusterctl lab down $(LAB); fi
+	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible .cache
+
+packages: ## Install what is needed from the distribution (root)
+	@scripts/packages
+
+engine: packages ## Start Docker's engine if none answers (root)
+	@scripts/engine
+
+venv: .venv/.dev ## Make the virtual environment, with what the tests need
+
+.venv/bin/python:
+	@scripts/packages
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    "$$python" -m venv .venv; exit; fi; done; \
+	echo "there is no Python 3.11 or newer; install python3-venv" >&2; exit 2
+
+# Stamps: pip is asked again only when the dependencies have changed.
+.venv/.runtime: pyproject.toml | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ .venv/.runtime

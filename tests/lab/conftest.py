@@ -1,0 +1,39 @@
+"""Machines that the tests in this directory share. All of them need root and a Docker engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this directory needs machines."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+
+
+@pytest.fixture(scope="session")
+def small_lab() -> Iterator[labs.Lab]:
+    """One controller and one compute machine as ``lab up`` leaves them; nothing of ours is installed on them.
+
+    Tests that use it leave it as they found it.
+    """
+    with labs.made("t-small", nodes=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def provisioned_lab() -> Iterator[labs.Lab]:
+    """One controller and two compute machines, provisioned with the command line and converged.
+
+    Tests that use it leave it converged.
+    """
+    with labs.made("t-main", nodes=2) as made:
+        labs.clusterctl("provision", made.inventory)
+        yield made

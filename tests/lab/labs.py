@@ -1,0 +1,145 @@
+"""Simulated machines for tests: make a lab, look into its machines, run clusterctl on it, remove it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provision import content, lab
+from provision.ansible_env import clean_environment
+
+BIN = Path(sys.executable).parent
+
+#: Seconds after which a command of a test is taken for hung; the slowest, a cold provision, takes a third of it.
+LIMIT = 1800
+
+
+def run(command: Sequence[str | Path], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command with its output captured; with ``check``, a failure shows that output as the test's error."""
+    environment = clean_environment() | options.pop("env", {})
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=options.pop("timeout", LIMIT),
+        **options,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(
+            f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        )
+    return done
+
+
+def clusterctl(*words: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line that is installed beside the running interpreter."""
+    return run([BIN / "clusterctl", *words], check=check, **options)
+
+
+def playbook(name: str, *words: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run one of our playbooks with ansible-playbook itself, as somebody without clusterctl would."""
+    return run([BIN / "ansible-playbook", content.playbook(name), *words], check=check, **options)
+
+
+def docker(*words: str, check: bool = True) -> str:
+    """Run docker and return what it printed."""
+    return run(["docker", *words], check=check).stdout.strip()
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab that is up."""
+
+    name: str
+    nodes: int
+
+    @property
+    def directory(self) -> Path:
+        """Where its inventory, keys and record are."""
+        return lab.directory(self.name)
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory that ``lab up`` wrote."""
+        return self.directory / "inventory.ini"
+
+    @property
+    def machines(self) -> list[str]:
+        """The controller and the compute machines, by the inventory's names."""
+        return ["head", *(f"node{number}" for number in range(1, self.nodes + 1))]
+
+    def container(self, machine: str) -> str:
+        """Return the name that Docker knows the machine by."""
+        return f"{self.name}-{machine}"
+
+    def inspect(self, machine: str) -> dict[str, Any]:
+        """Return what Docker says about the machine."""
+        described: dict[str, Any] = json.loads(docker("inspect", self.container(machine)))[0]
+        return described
+
+    def address(self, machine: str) -> str:
+        """Return the machine's address, as Docker gave it."""
+        networks = self.inspect(machine)["NetworkSettings"]["Networks"]
+        return str(next(iter(networks.values()))["IPAddress"])
+
+    def root(self, machine: str, script: str, *, check: bool = True) -> str:
+        """Run a shell script as root inside the machine, past SSH, and return what it printed."""
+        return docker("exec", self.container(machine), "sh", "-c", script, check=check)
+
+    def ssh(self, machine: str, command: str, *, user: str = "admin") -> subprocess.CompletedProcess[str]:
+        """Run a command over SSH, with the lab's key and nothing of this computer's own settings."""
+        options = ["BatchMode=yes", "ConnectTimeout=10", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes"]
+        options.append(f"UserKnownHostsFile={self.directory / 'known_hosts'}")
+        words = [word for option in options for word in ("-o", option)]
+        target = f"{user}@{self.address(machine)}"
+        key = self.directory / "id_ed25519"
+        return run(["ssh", "-F", "none", "-i", key, *words, target, command], check=False)
+
+    def restart(self, machine: str) -> None:
+        """Switch the machine off and on, and wait until its services have started."""
+        docker("restart", self.container(machine))
+        run([content.ROOT / "roles/lab_machines/files/wait-started", "120", self.container(machine)])
+
+
+def up(name: str, *, nodes: int = 1, gpus: int = 2) -> Lab:
+    """Make a lab with the command line, as a user does."""
+    clusterctl("lab", "up", name, "--nodes", str(nodes), "--gpus", str(gpus))
+    return Lab(name, nodes)
+
+
+def down(name: str) -> None:
+    """Remove a lab, whatever state it is in."""
+    clusterctl("lab", "down", name)
+
+
+@contextmanager
+def made(name: str, *, nodes: int = 1, gpus: int = 2) -> Iterator[Lab]:
+    """Make a lab and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set."""
+    try:
+        yield up(name, nodes=nodes, gpus=gpus)
+    finally:
+        if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+            down(name)
+
+
+def objects(name: str) -> dict[str, list[str]]:
+    """Return everything in Docker whose name begins with the lab's, with or without our label."""
+    found = {
+        "containers": docker("ps", "--all", "--format", "{{.Names}}"),
+        "volumes": docker("volume", "ls", "--format", "{{.Name}}"),
+        "networks": docker("network", "ls", "--format", "{{.Name}}"),
+    }
+    prefixes = (f"{name}-", f"clusterctl-{name}")
+    return {
+        kind: [line for line in text.split() if line.startswith(prefixes[0]) or line == prefixes[1]]
+        for kind, text in found.items()
+    }

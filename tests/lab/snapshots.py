@@ -1,0 +1,79 @@
+"""What a machine looks like, in a form that two moments or two machines can be compared by."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import labs
+
+#: Files that are this machine's own, or that programs rewrite by themselves.
+_OWN = (
+    "/etc/machine-id",
+    "/etc/ssh/ssh_host_",
+    "/etc/resolv.conf",
+    "/etc/mtab",
+    "/etc/hostname",
+    "/etc/clusterctl-lab",
+    "/etc/ld.so.cache",
+    "/etc/.pwd.lock",
+    "/etc/.updated",
+)
+
+#: Files whose content is random by design: mode and owner are compared, the content is not.
+_SECRET = ("/etc/munge/munge.key", ".key", ".crt", ".pem", "/etc/docker/key.json")
+
+_SCRIPT = r"""
+import hashlib, json, os, sys
+found = {}
+own, secret = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+for top in sys.argv[3:]:
+    for directory, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(directory, name)
+            if path.startswith(tuple(own)):
+                continue
+            info = os.lstat(path)
+            if os.path.islink(path):
+                content = os.readlink(path)
+            elif not os.path.isfile(path):
+                content = "special"
+            elif path.endswith(tuple(secret)):
+                content = "secret"
+            else:
+                with open(path, "rb") as handle:
+                    data = handle.read()
+                for word in sys.stdin_words:
+                    data = data.replace(word, b"ADDRESS.")
+                content = hashlib.sha256(data).hexdigest()
+            found[path] = [oct(info.st_mode), info.st_uid, info.st_gid, content]
+print(json.dumps(found))
+"""
+
+
+def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
+    """Return mode, owner and content hash of every file below the directories, the lab's subnet made anonymous."""
+    subnet = lab.address("head").rsplit(".", 1)[0] + "."
+    script = _SCRIPT.replace("sys.stdin_words", f"[{subnet.encode()!r}]")
+    words = [json.dumps(_OWN), json.dumps(_SECRET), *(tops or ("/etc", "/usr/local", "/opt"))]
+    printed = labs.run(
+        ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
+    ).stdout
+    found: dict[str, list[Any]] = json.loads(printed)
+    return found
+
+
+def difference(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> list[str]:
+    """Return the paths that are not the same on both sides."""
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+def services(lab: labs.Lab, machine: str) -> dict[str, Any]:
+    """Return what a restart would change: main processes of our units, and the start times of containers."""
+    units = lab.root(machine, "systemctl show --property=Id,MainPID,ActiveEnterTimestamp munge docker docker-registry")
+    containers = lab.root(
+        machine,
+        "docker ps --all --no-trunc --format '{{.Names}}' | xargs -r docker inspect --format"
+        " '{{.Name}} {{.State.StartedAt}} {{.State.Pid}} {{.Image}}'",
+    )
+    return {"units": units, "containers": sorted(containers.splitlines())}

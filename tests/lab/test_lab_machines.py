@@ -1,0 +1,200 @@
+"""What a simulated machine is, and that a lab comes and goes without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import labs
+import pytest
+import yaml
+
+from provision.ansible_env import clean_environment
+
+
+def started(lab: labs.Lab) -> dict[str, str]:
+    """Return since when each machine runs; a machine that was made again or restarted has another time."""
+    return {machine: lab.inspect(machine)["State"]["StartedAt"] for machine in lab.machines}
+
+
+def control_groups(name: str) -> list[Path]:
+    """Return the control groups with this name, in whatever hierarchies this computer has."""
+    return [path for path in Path("/sys/fs/cgroup").rglob(f"*{name}*") if path.is_dir()]
+
+
+def test_making_a_lab_that_is_up_changes_nothing(small_lab: labs.Lab) -> None:
+    before = started(small_lab)
+    files = {path: path.stat().st_mtime_ns for path in small_lab.directory.rglob("*") if path.is_file()}
+
+    variables = {"lab_machines_name": small_lab.name, "lab_machines_compute": small_lab.nodes}
+    done = labs.playbook("lab_up", "-i", "localhost,", "-e", json.dumps(variables))
+
+    assert "changed=0" in done.stdout
+    assert started(small_lab) == before
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+
+
+def test_only_the_owner_can_read_a_labs_directory(small_lab: labs.Lab) -> None:
+    modes = {path: path.stat().st_mode & 0o077 for path in (small_lab.directory, *small_lab.directory.rglob("*"))}
+
+    assert {path for path, mode in modes.items() if mode} == set()
+
+
+def test_a_machine_answers_with_the_key_that_was_recorded_for_it(small_lab: labs.Lab) -> None:
+    recorded = (small_lab.directory / "known_hosts").read_text(encoding="utf-8")
+
+    for machine in small_lab.machines:
+        scanned = labs.run(["ssh-keyscan", "-t", "ed25519", small_lab.address(machine)]).stdout.split()
+        assert " ".join(scanned[:3]) in recorded
+
+
+def test_a_machine_is_entered_as_an_ordinary_user_and_never_as_root(small_lab: labs.Lab) -> None:
+    user = small_lab.ssh("node1", "id -un; sudo -n id -un")
+    root = small_lab.ssh("node1", "id -un", user="root")
+
+    assert user.stdout.split() == ["admin", "root"]
+    assert root.returncode == 255
+    assert "Permission denied" in root.stderr
+
+
+def test_a_lab_describes_itself(small_lab: labs.Lab) -> None:
+    described = yaml.safe_load((small_lab.directory / "lab.yml").read_text(encoding="utf-8"))
+    state = json.loads(labs.clusterctl("lab", "status", small_lab.name, "--json").stdout)
+
+    assert described["machines"] == {machine: small_lab.address(machine) for machine in small_lab.machines}
+    assert described["simulated"] == ["gpu"]
+    assert described["cgroup_version"] in (1, 2)
+    assert [(machine["name"], machine["state"]) for machine in state["machines"]] == [
+        ("head", "running"),
+        ("node1", "running"),
+    ]
+    assert state["inventory"] == str(small_lab.inventory)
+
+
+def test_gpus_are_device_files_and_a_stand_in_that_says_so(small_lab: labs.Lab) -> None:
+    listed = small_lab.ssh("node1", "nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader")
+    devices = small_lab.root("node1", "stat --format '%n %F %Hr,%Lr' /dev/nvidia0 /dev/nvidia1")
+    on_the_controller = small_lab.root("head", "ls /dev | grep -c nvidia; command -v nvidia-smi", check=False)
+
+    assert listed.stdout.splitlines() == ["0, SIM, 0.0", "1, SIM, 0.0"]
+    assert "SIMULATED" in listed.stderr
+    assert devices.splitlines() == [f"/dev/nvidia{n} character special file 195,{n}" for n in (0, 1)]
+    assert on_the_controller == "0"
+
+
+def test_a_machine_cannot_set_the_clock_of_this_computer_or_load_its_modules(small_lab: labs.Lab) -> None:
+    held = int(small_lab.root("node1", "sed -n 's/^CapBnd:\\s*//p' /proc/1/status"), 16)
+
+    for bit in (16, 17, 25):  # SYS_MODULE, SYS_RAWIO, SYS_TIME in linux/capability.h
+        assert not held & 1 << bit
+
+
+def test_a_machine_that_is_switched_off_and_on_is_the_same_machine(small_lab: labs.Lab) -> None:
+    key = small_lab.root("node1", "cat /etc/ssh/ssh_host_ed25519_key.pub /etc/machine-id")
+    address = small_lab.address("node1")
+    small_lab.root("node1", "echo 192.0.2.7 elsewhere >>/etc/hosts; echo kept >/var/lib/clusterctl/kept")
+    try:
+        small_lab.restart("node1")
+
+        assert small_lab.address("node1") == address
+        assert small_lab.ssh("node1", "true").returncode == 0
+        assert small_lab.root("node1", "cat /etc/ssh/ssh_host_ed25519_key.pub /etc/machine-id") == key
+        assert "192.0.2.7 elsewhere" in small_lab.root("node1", "cat /etc/hosts")
+        assert small_lab.root("node1", "cat /var/lib/clusterctl/kept") == "kept"
+        assert small_lab.root("node1", "ls /dev | grep -c 'nvidia[0-9]'") == "2"
+    finally:
+        small_lab.root("node1", "sed -i /elsewhere/d /etc/hosts; rm /var/lib/clusterctl/kept")
+
+
+def test_containers_run_inside_a_machine_and_come_back_with_it(small_lab: labs.Lab) -> None:
+    small_lab.root(
+        "node1",
+        "mkdir -p /tmp/tree && ldd /bin/sleep | grep -o '/lib[^ ]*' | xargs -I{} cp --parents -L {} /tmp/tree"
+        " && cp --parents -L /bin/sleep /tmp/tree && tar -C /tmp/tree -c . | docker import - sleeper:1"
+        " && docker run --detach --name sleeper --restart unless-stopped --network host --pid host"
+        " --cgroupns host sleeper:1 /bin/sleep 10000",
+    )
+    try:
+        small_lab.restart("node1")
+        until = time.monotonic() + 30
+        while time.monotonic() < until and "Up" not in small_lab.root("node1", "docker ps --format '{{.Status}}'"):
+            time.sleep(1)
+
+        assert "Up" in small_lab.root("node1", "docker ps --filter name=sleeper --format '{{.Status}}'")
+    finally:
+        small_lab.root("node1", "docker rm --force sleeper; docker rmi sleeper:1")
+
+
+def test_two_labs_live_side_by_side_and_one_goes_without_a_trace(small_lab: labs.Lab) -> None:
+    before = started(small_lab)
+    with labs.made("t-other", nodes=2, gpus=1) as other:
+        machine = other.inspect("node2")["Id"]
+        prefix = other.address("head").rsplit(".", 1)[0]
+        nested = "0" * 64
+        other.root(
+            "node2",
+            f"mkdir -p /var/lib/docker/containers/{nested} /sys/fs/cgroup/systemd/docker/{nested}/below",
+        )
+        assert prefix != small_lab.address("head").rsplit(".", 1)[0]
+        assert control_groups(machine)
+        assert control_groups(nested)
+
+        fewer = labs.up("t-other", nodes=1, gpus=1)
+        assert [name for name in labs.objects("t-other")["containers"] if "node2" in name] == []
+        assert [name for name in labs.objects("t-other")["volumes"] if "node2" in name] == []
+        assert "node2" not in fewer.inventory.read_text(encoding="utf-8")
+
+    assert labs.objects("t-other") == {"containers": [], "volumes": [], "networks": []}
+    assert not other.directory.exists()
+    assert control_groups(machine) == []
+    assert control_groups(nested) == []
+    assert started(small_lab) == before
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_what_a_killed_lab_up_leaves_does_not_break_the_next(attempt: int) -> None:
+    name = "t-killed"
+    moment = random.Random(f"lab {attempt}").uniform(1.5, 9)  # noqa: S311 - a moment, not a secret
+    command = [str(labs.BIN / "clusterctl"), "lab", "up", name, "--nodes", "1"]
+    killed = subprocess.Popen(command, env=clean_environment(), start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(moment)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+
+        lab = labs.up(name)
+
+        assert lab.ssh("node1", "hostname").stdout.strip() == "node1", f"killed after {moment:.1f} s"
+    finally:
+        labs.down(name)
+    assert labs.objects(name) == {"containers": [], "volumes": [], "networks": []}
+
+
+def test_removing_a_lab_that_is_not_there_is_no_error() -> None:
+    done = labs.clusterctl("lab", "down", "t-never-made")
+
+    assert done.returncode == 0
+
+
+def test_sudo_asks_for_the_password_where_a_lab_was_made_with_one() -> None:
+    name = "t-password"
+    try:
+        variables = {
+            "lab_machines_name": name,
+            "lab_machines_compute": 1,
+            "lab_machines_sudo_password": "correct horse",
+        }
+        done = labs.playbook("lab_up", "-i", "localhost,", "-e", json.dumps(variables), "-v")
+        lab = labs.Lab(name, 1)
+
+        assert lab.ssh("node1", "sudo -n id -un").returncode != 0
+        assert lab.ssh("node1", "echo 'correct horse' | sudo -S id -un").stdout.strip() == "root"
+        assert "correct horse" not in done.stdout + done.stderr
+        assert "correct horse" not in json.dumps(lab.inspect("node1"))
+    finally:
+        labs.down(name)

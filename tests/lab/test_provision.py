@@ -1,0 +1,236 @@
+"""Provisioning simulated machines: once, again, in part, by the other door, interrupted, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import labs
+import pytest
+import snapshots
+
+from provision.ansible_env import clean_environment
+
+
+def state(lab: labs.Lab) -> dict[str, object]:
+    """Return everything on all machines that a run without changes must leave as it is."""
+    return {machine: (snapshots.files(lab, machine), snapshots.services(lab, machine)) for machine in lab.machines}
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
+
+
+def start(lab: labs.Lab, *words: str) -> subprocess.Popen[str]:
+    """Start a provision in the background, in a session of its own."""
+    return subprocess.Popen(
+        [str(labs.BIN / "clusterctl"), "provision", str(lab.inventory), *words],
+        env=clean_environment(),
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def marked(lab: labs.Lab, machine: str) -> str:
+    """Return the processes on a machine that one of our runs has started and that are still there."""
+    return lab.root(machine, "grep -lsz '^CLUSTERCTL_RUN=' /proc/[0-9]*/environ", check=False)
+
+
+def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab: labs.Lab) -> None:
+    before = state(provisioned_lab)
+
+    done = labs.clusterctl("provision", provisioned_lab.inventory, "--json")
+
+    report = report_of(done)
+    assert report["changed"] == 0
+    assert report["exit_code"] == 0
+    assert state(provisioned_lab) == before
+
+
+def test_a_second_provision_costs_few_tasks(provisioned_lab: labs.Lab) -> None:
+    report = report_of(labs.clusterctl("provision", provisioned_lab.inventory, "--json"))
+
+    for machine in ("node1", "node2"):
+        counts = report["hosts"][machine]  # type: ignore[index]
+        assert counts["ok"] + counts["changed"] <= 40, counts
+
+
+def test_a_plan_after_a_provision_shows_nothing(provisioned_lab: labs.Lab) -> None:
+    before = state(provisioned_lab)
+
+    done = labs.clusterctl("plan", provisioned_lab.inventory, "--detailed-exitcode", "--json")
+
+    assert done.returncode == 0
+    assert report_of(done)["changed"] == 0
+    assert state(provisioned_lab) == before
+
+
+def test_a_plan_tells_what_would_change_and_changes_nothing(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.root("node2", "echo '# by hand' >>/etc/docker/daemon.json.clusterctl-test; chmod 0644 /etc/munge/munge.key")
+    try:
+        before = state(lab)
+
+        done = labs.clusterctl("plan", lab.inventory, "--detailed-exitcode", "--json", check=False)
+
+        assert done.returncode == 10
+        assert report_of(done)["hosts"]["node2"]["changed"] > 0  # type: ignore[index]
+        assert report_of(done)["hosts"]["node1"]["changed"] == 0  # type: ignore[index]
+        assert state(lab) == before
+    finally:
+        lab.root("node2", "rm -f /etc/docker/daemon.json.clusterctl-test; chmod 0400 /etc/munge/munge.key")
+
+
+def test_a_limited_provision_leaves_the_others_alone(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.root("node1", "chmod 0640 /etc/security/limits.d/*clusterctl*")
+    lab.root("node2", "chmod 0640 /etc/security/limits.d/*clusterctl*")
+    try:
+        before = snapshots.files(lab, "node1")
+        changed = snapshots.files(lab, "node2")
+
+        done = labs.clusterctl("provision", lab.inventory, "--limit", "node2", "--json")
+
+        assert snapshots.difference(before, snapshots.files(lab, "node1")) == []
+        assert snapshots.difference(changed, snapshots.files(lab, "node2")) != []
+        assert "node1" not in report_of(done)["hosts"]  # type: ignore[operator]
+    finally:
+        labs.clusterctl("provision", lab.inventory)
+
+
+def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
+    with labs.made("t-door", nodes=2) as other:
+        labs.playbook("site", "-i", other.inventory)
+
+        for machine in provisioned_lab.machines:
+            ours = snapshots.files(provisioned_lab, machine)
+            theirs = snapshots.files(other, machine)
+            assert snapshots.difference(ours, theirs) == [], machine
+        again = labs.playbook("site", "-i", other.inventory)
+        assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
+
+
+def test_hardware_is_written_beside_the_inventory_once(provisioned_lab: labs.Lab) -> None:
+    recorded = sorted((provisioned_lab.directory / "host_vars").rglob("*.yml"))
+    before = [path.read_text() for path in recorded]
+
+    labs.clusterctl("discover", provisioned_lab.inventory)
+
+    assert {path.parent.name if path.stem == "clusterctl" else path.stem for path in recorded} == {"node1", "node2"}
+    assert "gpu:sim:2" in before[0]
+    assert [path.read_text() for path in recorded] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_ends_soon_and_leaves_no_process_anywhere(provisioned_lab: labs.Lab, number: int) -> None:
+    lab = provisioned_lab
+    run = start(lab)
+    deadline = time.monotonic() + 60
+    while not any(marked(lab, machine) for machine in lab.machines) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    run.send_signal(number)
+    asked = time.monotonic()
+    told, _ = run.communicate(timeout=60)
+
+    assert time.monotonic() - asked <= 10, told
+    assert run.returncode == 128 + number, told
+    assert {machine: marked(lab, machine) for machine in lab.machines} == dict.fromkeys(lab.machines, "")
+    assert report_of(labs.clusterctl("provision", lab.inventory, "--json"))["exit_code"] == 0
+
+
+def kill_and_run_again(lab: labs.Lab, seconds: float) -> None:
+    """Kill a provision after some seconds, with everything it had on this computer; then run it to its end."""
+    run = start(lab)
+    time.sleep(seconds)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+
+    done = labs.clusterctl("provision", lab.inventory, "--json", check=False)
+
+    assert done.returncode == 0, f"killed after {seconds:.1f} s\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.fixture(scope="module")
+def fresh_lab() -> object:
+    with labs.made("t-fault", nodes=1) as made:
+        yield made
+
+
+def test_runs_that_were_killed_do_not_break_the_next(fresh_lab: labs.Lab) -> None:
+    for share, seconds in enumerate((12.0, 35.0)):
+        run = start(fresh_lab)
+        time.sleep(seconds)
+        assert run.poll() is None, f"point {share}: it was over before it could be killed"
+        os.kill(run.pid, signal.SIGKILL)
+        run.communicate()
+    kill_and_run_again(fresh_lab, 60.0)
+
+    again = report_of(labs.clusterctl("provision", fresh_lab.inventory, "--json"))
+
+    assert again["changed"] == 0
+
+
+@pytest.mark.faults
+def test_twenty_runs_killed_at_random_points_all_converge(fresh_lab: labs.Lab) -> None:
+    moments = random.Random("twenty kills")  # noqa: S311 - moments, not secrets
+    for _ in range(20):
+        fresh_lab.root("node1", "rm -f /etc/slurm/*.conf; docker rm -f slurmd; rm -f /etc/munge/munge.key", check=False)
+        kill_and_run_again(fresh_lab, moments.uniform(1, 60))
+
+
+def test_a_run_that_holds_the_lock_turns_the_second_away(provisioned_lab: labs.Lab) -> None:
+    first = start(provisioned_lab)
+    try:
+        deadline = time.monotonic() + 30
+        lock = provisioned_lab.directory / ".clusterctl" / "lock"
+        while not (lock.exists() and lock.read_text().strip()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+        second = labs.clusterctl("provision", provisioned_lab.inventory, check=False)
+
+        assert second.returncode == 6, second.stderr
+        assert str(first.pid) in second.stderr
+    finally:
+        told, _ = first.communicate(timeout=600)
+    assert first.returncode == 0, told
+
+
+def test_no_secret_is_in_what_a_run_leaves_behind(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    key = lab.root("head", "base64 -w0 /etc/munge/munge.key")
+    raw = labs.run(["docker", "exec", lab.container("head"), "sha256sum", "/etc/munge/munge.key"]).stdout.split()[0]
+    probes = [key[start : start + 40] for start in range(0, 1200, 200)]
+
+    left = [path for path in (lab.directory / ".clusterctl").rglob("*") if path.is_file()]
+
+    assert left
+    for path in left:
+        text = path.read_bytes()
+        assert not any(probe.encode() in text for probe in probes), path
+    inspected = lab.root("head", "docker inspect $(docker ps -aq)") + lab.root(
+        "node1", "docker inspect $(docker ps -aq)"
+    )
+    assert not any(probe in inspected for probe in probes)
+    assert lab.root("node1", "sha256sum /etc/munge/munge.key").split()[0] == raw
+
+
+def test_a_check_run_works_on_clean_machines_and_changes_nothing(small_lab: labs.Lab) -> None:
+    before = {machine: snapshots.files(small_lab, machine) for machine in small_lab.machines}
+
+    done = labs.clusterctl("provision", small_lab.inventory, "--check", "--json", check=False)
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert report_of(done)["changed"] > 0  # type: ignore[operator]
+    for machine in small_lab.machines:
+        assert snapshots.difference(before[machine], snapshots.files(small_lab, machine)) == []
+    assert not list(Path(small_lab.directory).glob("host_vars/*"))

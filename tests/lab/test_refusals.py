@@ -1,0 +1,177 @@
+"""Machines that cannot be entered, and surroundings that would mislead: one clear message each, nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import labs
+import pytest
+import snapshots
+
+
+@contextmanager
+def unchanged(lab: labs.Lab) -> Iterator[None]:
+    """Assert that the block leaves every machine's files as they are."""
+    before = {machine: snapshots.files(lab, machine) for machine in lab.machines}
+    yield
+    for machine in lab.machines:
+        assert snapshots.difference(before[machine], snapshots.files(lab, machine)) == [], machine
+
+
+def inventory(lab: labs.Lab, tmp_path: Path, replace: dict[str, str] | None = None, extra: str = "") -> Path:
+    """Write a copy of the lab's inventory with something changed in it."""
+    text = lab.inventory.read_text(encoding="utf-8")
+    for old, new in (replace or {}).items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "inventory.ini"
+    path.write_text(text + extra, encoding="utf-8")
+    return path
+
+
+def test_a_wrong_key_is_told_as_such(small_lab: labs.Lab, tmp_path: Path) -> None:
+    labs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
+    path = inventory(small_lab, tmp_path, {str(small_lab.directory / "id_ed25519"): str(tmp_path / "other")})
+
+    with unchanged(small_lab):
+        done = labs.clusterctl("provision", path, check=False)
+
+    assert done.returncode == 5
+    assert "key" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_changed_host_key_is_refused_before_anything_is_sent(small_lab: labs.Lab, tmp_path: Path) -> None:
+    labs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "host"])
+    public = (tmp_path / "host.pub").read_text().split()
+    forged = tmp_path / "known_hosts"
+    forged.write_text("".join(f"{small_lab.address(m)} {public[0]} {public[1]}\n" for m in small_lab.machines))
+    path = inventory(small_lab, tmp_path, {str(small_lab.directory / "known_hosts"): str(forged)})
+    before = small_lab.root("node1", "journalctl --unit ssh --no-pager | grep -c 'Accepted\\|Failed'", check=False)
+
+    with unchanged(small_lab):
+        done = labs.clusterctl("provision", path, "--json", check=False)
+
+    report = json.loads(done.stdout)
+    assert done.returncode == 5
+    assert [check["id"] for check in report["checks"] if check["host"] == "node1"] == ["access.host_key"]
+    assert "SHA256:" in json.dumps(report["checks"])
+    after = small_lab.root("node1", "journalctl --unit ssh --no-pager | grep -c 'Accepted\\|Failed'", check=False)
+    assert after == before
+
+
+def test_hostile_settings_around_the_command_are_ignored_with_a_warning(small_lab: labs.Lab, tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nhost_key_checking = False\nroles_path = /nowhere\n")
+    (tmp_path / "known_hosts").write_text("")
+    path = inventory(small_lab, tmp_path, {str(small_lab.directory / "known_hosts"): str(tmp_path / "known_hosts")})
+
+    done = labs.clusterctl("preflight", path, check=False, cwd=tmp_path, env={"ANSIBLE_HOST_KEY_CHECKING": "False"})
+
+    assert done.returncode in (3, 5)
+    assert "access.host_key" in done.stdout + done.stderr
+    assert "ignored" in done.stderr
+    assert "ANSIBLE_HOST_KEY_CHECKING" in done.stderr
+    assert "ansible.cfg" in done.stderr
+
+
+def test_a_machine_that_is_down_costs_little_and_stops_nobody_else(small_lab: labs.Lab, tmp_path: Path) -> None:
+    absent = small_lab.address("head").rsplit(".", 1)[0] + ".250"
+    path = inventory(small_lab, tmp_path, {"[slurm_compute]\n": f"[slurm_compute]\nnode9 ansible_host={absent}\n"})
+    start = time.monotonic()
+    labs.clusterctl("provision", small_lab.inventory, "base")
+    alone = time.monotonic() - start
+
+    start = time.monotonic()
+    done = labs.clusterctl("provision", path, "base", "--json", check=False)
+    together = time.monotonic() - start
+
+    report = json.loads(done.stdout)
+    assert done.returncode == 5, done.stderr
+    assert report["hosts"]["node9"]["unreachable"] == 1
+    assert report["hosts"]["node1"]["ok"] > 0
+    assert report["hosts"]["node1"]["failed"] == 0
+    assert together <= alone + 30
+
+
+def test_a_wrong_sudo_password_is_tried_once(tmp_path: Path) -> None:
+    name = "t-sudo"
+    variables = {"lab_machines_name": name, "lab_machines_compute": 1, "lab_machines_sudo_password": "correct horse"}
+    try:
+        labs.playbook("lab_up", "-i", "localhost,", "-e", json.dumps(variables))
+        lab = labs.Lab(name, 1)
+
+        wrong = labs.clusterctl("provision", lab.inventory, "base", "-K", check=False, input="battery staple\n")
+        attempts = {
+            machine: lab.root(machine, "journalctl --no-pager | grep -c 'sudo.*authentication failure'", check=False)
+            for machine in lab.machines
+        }
+        right = labs.clusterctl("preflight", lab.inventory, "-K", "--json", check=False, input="correct horse\n")
+
+        assert wrong.returncode == 4, wrong.stderr
+        assert "sudo" in wrong.stdout + wrong.stderr
+        assert attempts == {"head": "1", "node1": "1"}
+        assert "access.sudo" not in [c["id"] for c in json.loads(right.stdout)["checks"] if c["verdict"] == "fail"]
+        left = b"".join(p.read_bytes() for p in (lab.directory / ".clusterctl").rglob("*") if p.is_file())
+        assert b"battery staple" not in left
+        assert b"correct horse" not in left
+    finally:
+        labs.down(name)
+
+
+def test_a_full_disk_on_the_controller_is_found_before_anything_changes(small_lab: labs.Lab) -> None:
+    small_lab.root("head", "mount -t tmpfs -o size=16m tmpfs /var/cache")
+    try:
+        with unchanged(small_lab):
+            done = labs.clusterctl("provision", small_lab.inventory, "--json", check=False)
+
+        checks = json.loads(done.stdout)["checks"]
+        assert done.returncode == 3, done.stderr
+        assert ("head", "fail") in [(c["host"], c["verdict"]) for c in checks if "disk" in c["id"]]
+    finally:
+        small_lab.root("head", "umount /var/cache")
+
+
+def test_more_memory_declared_than_there_is_is_refused_with_both_values(small_lab: labs.Lab, tmp_path: Path) -> None:
+    path = inventory(small_lab, tmp_path, extra="\n[slurm_compute:vars]\nnode_cpus=2\nnode_real_memory=99000000\n")
+
+    with unchanged(small_lab):
+        done = labs.clusterctl("preflight", path, "--json", check=False)
+
+    (check,) = [c for c in json.loads(done.stdout)["checks"] if "memory" in c["id"] and c["host"] == "node1"]
+    assert done.returncode == 3
+    assert check["verdict"] == "fail"
+    assert "99000000" in check["expected"] + check["observed"]
+    assert check["fix"]
+
+
+def test_a_package_manager_that_is_busy_is_named(small_lab: labs.Lab) -> None:
+    lock = "/var/lib/dpkg/lock-frontend"
+    hold = f"import fcntl, time; f = open('{lock}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(25)"
+    holder = subprocess.Popen(["docker", "exec", small_lab.container("node1"), "python3", "-c", hold])
+    try:
+        time.sleep(1)
+        done = labs.clusterctl("preflight", small_lab.inventory, "--json", check=False)
+    finally:
+        holder.kill()
+        small_lab.root("node1", "pkill -f lock-frontend", check=False)
+
+    (check,) = [c for c in json.loads(done.stdout)["checks"] if "lock" in c["id"] and c["host"] == "node1"]
+    assert check["verdict"] in ("fail", "warn")
+    assert "python3" in check["observed"]
+
+
+@pytest.mark.parametrize("command", ["status", "plan"])
+def test_output_fits_narrow_terminals_and_pipes_that_close(small_lab: labs.Lab, command: str) -> None:
+    environment = {"COLUMNS": "20", "LC_ALL": "C", "LANG": "C", "PATH": os.environ["PATH"]}
+    words = " ".join([str(labs.BIN / "clusterctl"), command, str(small_lab.inventory)])
+
+    done = labs.run(["sh", "-c", f"{words} 2>&1 | head -n 1"], check=False, env=environment)
+
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "BrokenPipe" not in done.stdout + done.stderr
