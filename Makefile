@@ -49,6 +49,7 @@ lint: .venv/.dev ## Run the linters
 	@$(RUN) mypy
 	@$(RUN) yamllint --strict .
 	@$(RUN) ansible-lint --offline -q
+	@shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
 
 bench: .venv/.dev ## Measure speed, as ratios from one run; with the lab's figures when a lab is up
 	@if [ -f "$(INVENTORY)" ]; then $(RUN) python tests/bench.py --inventory "$(INVENTORY)"; \

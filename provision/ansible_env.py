@@ -20,6 +20,8 @@ _ALLOWED = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
         # Where the simulated machines' engine is.
         *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+        # Where this computer's pip gets packages: the lab downloads wheels with it.
+        *("PIP_CERT", "PIP_CONFIG_FILE", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_NO_INDEX"),
         *("LD_LIBRARY_PATH",),
     }
 )

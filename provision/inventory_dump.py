@@ -35,8 +35,8 @@ class Dump(InventoryCLI):  # type: ignore[misc]
     def _get_host_variables(self, host: Any) -> dict[str, Any]:
         groups = tuple(host.groups)
         if groups not in self._of_groups:
-            # A host with nothing of its own, so that which group wins is Ansible's decision.
-            bare = Host("", gen_uuid=False)
+            # A host with nothing of its own, so that which group wins is Ansible's decision. No file can have its name.
+            bare = Host("/", gen_uuid=False)
             bare.groups = list(groups)
             merged = self.vm.get_vars(host=bare, include_hostvars=False, stage="all")
             self._of_groups[groups] = self._remove_internal(merged)

@@ -36,19 +36,17 @@ def directory(name: str) -> Path:
     return _state() / "labs" / name
 
 
-def up(name: str, *, nodes: int = 2, gpus: int = 2, sudo_password: str = "") -> Path:
+def up(name: str, *, nodes: int = 2, gpus: int = 2) -> Path:
     """Make a lab of one controller and ``nodes`` compute machines with ``gpus`` simulated GPUs each.
 
-    With a ``sudo_password``, the machines' sudo asks for it. A lab that is there is completed or changed, not made
-    anew. Returns the inventory that describes it.
+    A lab that is there is completed or changed, not made anew. Returns the inventory that describes it.
 
     Raises:
         ClusterctlError: this computer cannot run a lab (exit code 2), or making it failed (4).
     """
     home = directory(name)
     _refuse_unfit()
-    wanted = {"lab_machines_compute": nodes, "lab_machines_gpus": gpus}
-    _play("lab up", name, {**wanted, "lab_machines_sudo_password": sudo_password})
+    _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus})
     return home / "inventory.ini"
 
 

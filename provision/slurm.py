@@ -116,7 +116,9 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
     yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
     yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
-    yield Parameter("Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share")
+    yield Parameter(
+        "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
+    )
     yield Parameter("Epilog", f"{_PROGRAMS}/job_end", "ends what left the job's process tree, as Podman's helpers do")
     if _since(cluster, "25.11"):
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")

@@ -7,13 +7,15 @@ ends the connection before the user's name or any credential has been sent.
 from __future__ import annotations
 
 import logging
+import queue
 import secrets
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import paramiko
 
@@ -46,6 +48,9 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 
 
+_Result = TypeVar("_Result")
+
+
 class Stopped(Exception):  # noqa: N818 - a refused connection is a finding here, not an error
     """The connection ended at a step; ``finding`` says which and why."""
 
@@ -71,12 +76,37 @@ class Deadline:
         return time.monotonic() >= self._end
 
 
+def within(deadline: Deadline, call: Callable[[], _Result]) -> _Result:
+    """Return what ``call`` returns; for calls that know no deadline, such as the resolver's and the agent's.
+
+    Raises:
+        TimeoutError: nothing was returned in time; the call goes on in a thread that nobody waits for.
+        Exception: whatever ``call`` raises.
+    """
+    done: queue.SimpleQueue[tuple[_Result | None, Exception | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((call(), None))
+        except Exception as error:
+            done.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        result, error = done.get(timeout=deadline.left())
+    except queue.Empty:
+        raise TimeoutError("no answer in time") from None
+    if error is not None:
+        raise error
+    return cast(_Result, result)
+
+
 class Proxy:
     """A command whose input and output lead to the machine."""
 
     def __init__(self, command: tuple[str, ...], end: socket.socket) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close(); a pipe nobody reads may fill up
-        self._process = subprocess.Popen(command, stdin=end, stdout=end, stderr=self._errors)
+        self._process = subprocess.Popen(command, stdin=end.fileno(), stdout=end.fileno(), stderr=self._errors)
 
     def last_words(self) -> str:
         """End the command and return the last line that it printed as its error."""
@@ -157,23 +187,15 @@ class Connection:
         raise Stopped(no_connection(self.target, self.route, problem, self._deadline.seconds))
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Resolve the name in a thread of its own: the C library's resolver knows no deadline."""
-        found: list[Any] = []
-
-        def resolve() -> None:
-            try:
-                found.append(socket.getaddrinfo(self.route.host, self.route.port, type=socket.SOCK_STREAM))
-            except (OSError, UnicodeError) as error:
-                found.append(error)
-
-        thread = threading.Thread(target=resolve, daemon=True)
-        thread.start()
-        thread.join(self._deadline.left())
-        answer = found[0] if found else TimeoutError("no name server answered in time")
-        if isinstance(answer, Exception):
-            words = getattr(answer, "strerror", None) or str(answer)
-            raise Stopped(no_name(self.target, self.route, words))
-        return [entry[4][:2] for entry in answer]
+        host, port = self.route.host, self.route.port
+        try:
+            found = within(self._deadline, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except TimeoutError:
+            raise Stopped(no_name(self.target, self.route, "no name server answered in time")) from None
+        except (OSError, UnicodeError) as error:
+            words = getattr(error, "strerror", None) or str(error)
+            raise Stopped(no_name(self.target, self.route, words)) from None
+        return [(str(entry[4][0]), int(entry[4][1])) for entry in found]
 
     def _negotiate(self, stream: socket.socket) -> None:
         self.known = list(known_keys(self.route))
@@ -217,9 +239,7 @@ class Connection:
             allowed = ", ".join(error.allowed_types)
         except _BROKEN as error:
             tried.append(f"the connection ended: {error or 'closed'}")
-        agent = paramiko.Agent()
-        self._open.append(agent)
-        for label, key in offered_keys(self.route, self.target, agent):
+        for label, key in offered_keys(self.route, self.target, self._agent_keys()):
             if transport.is_authenticated() or not transport.is_active():
                 break
             if isinstance(key, str):
@@ -233,6 +253,14 @@ class Connection:
                 tried.append(f"{label} (refused)")
         if not transport.is_authenticated():
             raise Stopped(no_login(self.route, tried, allowed, undecided=undecided))
+
+    def _agent_keys(self) -> tuple[paramiko.PKey, ...]:
+        try:
+            agent = within(self._deadline, paramiko.Agent)
+        except (TimeoutError, *_BROKEN):
+            return ()
+        self._open.append(agent)
+        return tuple(agent.get_keys())
 
     def run(self, command: str, *, secret: str | None = None, timeout: float) -> str:
         """Run ``command``, with ``secret`` as the only line on its standard input; return what it printed.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
+from paramiko.pkey import UnknownKeyType
 
 from provision.ssh_target import Route, Target
 
@@ -85,16 +86,18 @@ def _load(path: Path) -> paramiko.PKey | str:
         return "it has a passphrase: ssh-add it first"
     except OSError as error:
         return error.strerror or str(error)
-    except (paramiko.UnknownKeyType, paramiko.SSHException, ValueError):
+    except (UnknownKeyType, paramiko.SSHException, ValueError):
         return ONLY_OPENSSH
     return key
 
 
-def offered_keys(route: Route, target: Target, agent: paramiko.Agent) -> Iterator[tuple[str, paramiko.PKey | str]]:
-    """Yield what OpenSSH would try, in its order: the agent's keys, then the identity files."""
+def offered_keys(
+    route: Route, target: Target, agent: Iterable[paramiko.PKey]
+) -> Iterator[tuple[str, paramiko.PKey | str]]:
+    """Yield what OpenSSH would try, in its order: the keys of ``agent``, then the identity files."""
     files = [path for path in route.identities if path.exists()]
     wanted = {_public(path) for path in files}
-    for key in sorted(agent.get_keys(), key=lambda key: key.get_base64() not in wanted):
+    for key in sorted(agent, key=lambda key: key.get_base64() not in wanted):
         if not route.identities_only or key.get_base64() in wanted:
             yield f"agent's {shown(key)}", key
     for path in route.identities:

@@ -41,7 +41,7 @@ def probe_script(target: Target, mark: str, *, password: bool) -> str:
         f'then echo "{mark} python $v $p"; break; fi; done',
         f'echo "{mark} asked"',
     ]
-    if target.become and target.become_method == "sudo":
+    if target.become and target.become_method == "sudo" and not target.become_sealed:
         asked = root_command(target, ":", password=password)
         steps.append(
             f'if [ "$(id -u)" -ne 0 ]; then e=$({asked} 2>&1); s=$?; '
@@ -93,6 +93,8 @@ def judge_session(target: Target, told: dict[str, str], *, password: bool, print
         )
     if told["uid"] == "0" or not target.become:
         return None
+    if target.become_sealed:
+        return left_out("sudo", "logged in", "not tried: its password for sudo is encrypted or a template")
     if target.become_method != "sudo":
         reason = f"not tried: only sudo is, and ansible_become_method is {target.become_method}"
         return left_out("sudo", f"become method {target.become_method}", reason)

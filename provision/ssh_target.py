@@ -22,7 +22,11 @@ _SETTLE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Target:
-    """One machine as its inventory describes it. ``skip`` says why it cannot be probed; empty means it can."""
+    """One machine as its inventory describes it.
+
+    ``skip`` says why it cannot be probed; empty means it can. ``become_sealed``: the inventory holds a password for
+    becoming root that only Ansible can open (a vault's, or a template).
+    """
 
     name: str
     address: str
@@ -35,6 +39,7 @@ class Target:
     become: bool = True
     become_method: str = "sudo"
     become_password: str | None = field(default=None, repr=False)
+    become_sealed: bool = False
     password_login: bool = False
     skip: str = ""
 
@@ -70,6 +75,7 @@ class Target:
         except ValueError as error:
             arguments, skip = ((), ()), f"its SSH arguments cannot be split: {error}"
         secret = variables.get("ansible_become_password", variables.get("ansible_become_pass"))
+        sealed = secret is not None and (not isinstance(secret, str) or "{{" in secret)
         python = texts["python"] if texts["python"].startswith("/") else ""
         return cls(
             name=name,
@@ -82,7 +88,8 @@ class Target:
             python=python,
             become=str(variables.get("ansible_become", True)).lower() not in ("false", "no", "0", "off"),
             become_method=(text("ansible_become_method") or "sudo").removeprefix("ansible.builtin."),
-            become_password=secret if isinstance(secret, str) else None,
+            become_password=secret if isinstance(secret, str) and not sealed else None,
+            become_sealed=sealed,
             password_login=any(
                 key in variables for key in ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
             ),

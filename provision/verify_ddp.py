@@ -6,6 +6,7 @@ Pure. The evidence is what the role ddp_validation collected (see :func:`judge`)
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,11 @@ from provision.verify_ddp_blame import accuse, cause_in, who_broke
 
 #: Job states (and none at all) in which Slurm has not started anything yet.
 _NOT_STARTED = (None, "", "PENDING", "CONFIGURING", "REQUEUED")
+
+#: Lines at a log's end that hide what was said before them: stacks of C++, rules, and where there is no file.
+_NOISE = re.compile(
+    r"^\s*(frame #\d+|[=-]+)|^\s*$|error_file: <N/A>|traceback : To enable|^[WE]\d{4} .*torch/distributed/elastic"
+)
 
 #: Each step of the proof: what it shows, and where to look when it fails.
 STEPS: dict[str, tuple[str, str]] = {
@@ -149,7 +155,7 @@ def _not_started(court: _Court) -> Check:
         "unknown",
         observed=f"job {court.job.get('id') or '-'} {state}: {court.job.get('reason') or 'no reason given'}",
         expected="the job starts in time",
-        source="ddp_validation_wait",
+        source="ddp_validation_start_timeout",
         cause="Slurm did not start the job",
         fix="sinfo -R; squeue --start; mend what they show, then verify again",
     )
@@ -195,7 +201,7 @@ def _broken(court: _Court) -> Check:
     if not named:
         where = Counter(str(record["waiting"]) for record in records).most_common(1)[0][0]
         named = f"every rank was in '{where}' and lost the others: the network between the nodes"
-    last = next((log for log in logs if log), [])[-4:]
+    last = [line for line in next((log for log in logs if log), []) if not _NOISE.search(line)][-4:]
     return court.check(
         "result",
         "fail",

@@ -1,4 +1,4 @@
-"""Do jobs run on every node, see the GPU they asked for, tell their exit code, and leave nothing behind? Pure judgement."""
+"""Do jobs run on every node, see the GPU they asked for, tell their exit code, leave nothing? Pure judgement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def targets(nodes: str, scope: Sequence[str]) -> list[str]:
 
 
 def told(text: str, name: str) -> dict[str, str]:
-    """Return what the script told about one node: ``ran``, ``exit``, ``job``, ``container``, ``gone``, and all ``text``."""
+    """Return what the script told about one node: ``ran``, ``exit``, ``job``, ``container``, ``gone``, ``text``."""
     block = re.search(rf"^== {re.escape(name)}$\n(.*?)(?=^== |\Z)", text, re.M | re.S)
     if block is None:
         return {}
@@ -96,7 +96,7 @@ def _did_not_run(said: Mapping[str, str], problem: str) -> dict[str, Any]:
         expected="a job runs on the node",
         source="srun --immediate",
         cause="the node is busy with other jobs" if busy else "Slurm refused the job, or the node takes none",
-        fix="clusterctl verify again when it is free" if busy else "scontrol show node; docker logs --tail 20 slurmd on the node",
+        fix="clusterctl verify again when it is free" if busy else "docker logs --tail 20 slurmd on the node",
     )
 
 
@@ -143,7 +143,7 @@ def _gpu(seen: Mapping[str, str], simulated: bool) -> dict[str, Any]:
 def _isolation(seen: Mapping[str, str], cgroup_version: int, simulated: bool) -> dict[str, Any]:
     texts = {"expected": "the job can open one GPU and no other", "source": "opening /dev/nvidia* in the job"}
     if simulated or cgroup_version < 2:
-        why = "the GPUs are simulated: there is nothing to open" if simulated else "cgroup v1 cannot confine devices here"
+        why = "the GPUs are simulated: nothing can be opened" if simulated else "cgroup v1 cannot confine devices here"
         return _check("gpu_isolation", "skip", observed=why, simulated=simulated, **texts)
     opened = seen.get("opened", "")
     return _check(
@@ -177,7 +177,7 @@ def _cancel(said: Mapping[str, str], left: str) -> dict[str, Any]:
         verdict,
         observed=told_of,
         expected=expected,
-        source="/proc and podman ps on the node, after scancel",
+        source="/proc and the job's storage on the node, after scancel",
         cause="processes escaped the job; the Epilog did not run, or there was no image to start a container from",
         fix="scontrol show config | grep Epilog; docker logs --tail 20 slurmd on the node",
     )

@@ -26,6 +26,11 @@ class Decoded:
         """True where munge accepted the credential."""
         return self.status.startswith("Success")
 
+    @property
+    def passed(self) -> int | None:
+        """Seconds between making and decoding, each by its own clock; None where munge told no times."""
+        return None if self.encode is None or self.decode is None else self.decode - self.encode
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -81,11 +86,8 @@ def offset(seen: Mapping[str, Seen], me: str, other: str) -> float | None:
     theirs = seen[me].decoded.get(other)
     if mine is None or theirs is None:
         return None
-    if None in (mine.encode, mine.decode, theirs.encode, theirs.decode):
-        return None
-    assert mine.encode is not None and mine.decode is not None
-    assert theirs.encode is not None and theirs.decode is not None
-    return ((theirs.decode - theirs.encode) - (mine.decode - mine.encode)) / 2
+    there, back = theirs.passed, mine.passed
+    return None if there is None or back is None else (there - back) / 2
 
 
 def checks(
@@ -97,7 +99,12 @@ def checks(
     ``fail`` are seconds.
     """
     own = seen[me]
-    return [_key_mode(own, mode), _same_key(own, expected, controller), _round_trip(seen, me, controller), _clock(seen, me, warn, fail)]
+    return [
+        _key_mode(own, mode),
+        _same_key(own, expected, controller),
+        _round_trip(seen, me, controller),
+        _clock(seen, me, warn, fail),
+    ]
 
 
 def _check(name: str, verdict: str, **texts: Any) -> dict[str, Any]:
@@ -159,8 +166,8 @@ def _clock(seen: Mapping[str, Seen], me: str, warn: int, fail: int) -> dict[str,
     found = {host: value for host in seen[me].decoded if host != me and (value := offset(seen, me, host)) is not None}
     if not found:
         alone = len(seen) == 1
-        observed = "no other machine is in this run's scope" if alone else "no credential went both ways"
-        return _check("clock", "skip" if alone else "unknown", observed=observed, expected=f"within {warn} s of the others")
+        why = "no other machine is in this run's scope" if alone else "no credential went both ways"
+        return _check("clock", "skip" if alone else "unknown", observed=why, expected=f"within {warn} s of the others")
     other = max(found, key=lambda host: abs(found[host]))
     worst = found[other]
     verdict = "fail" if abs(worst) > fail else "warn" if abs(worst) > warn else "pass"

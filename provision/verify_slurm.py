@@ -1,4 +1,4 @@
-"""Are Slurm's daemons up and its nodes as declared? Pure judgement of what the engine, slurmctld and slurmd answered."""
+"""Are Slurm's daemons up and its nodes as declared? Pure judgement of what engine, slurmctld and slurmd answered."""
 
 from __future__ import annotations
 
@@ -7,20 +7,36 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-
 #: A node takes jobs when its base state is one of these and it carries none of the flags below (slurm's data parser).
 HEALTHY = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 UNFIT = frozenset(
     {
-        *("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"),
+        *(
+            "DRAIN",
+            "NOT_RESPONDING",
+            "FAIL",
+            "INVALID_REG",
+            "MAINTENANCE",
+            "POWERED_DOWN",
+            "POWERING_DOWN",
+            "POWERING_UP",
+        ),
         *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
     }
 )
 #: What to do about a flag or a base state, in the order in which they are looked for.
 _REMEDIES = (
-    ("INVALID_REG", "the node has less than slurm.conf says", "clusterctl preflight; then on the node: docker restart slurmd"),
+    (
+        "INVALID_REG",
+        "the node has less than slurm.conf says",
+        "clusterctl preflight; then on the node: docker restart slurmd",
+    ),
     ("NOT_RESPONDING", "slurmd does not answer slurmctld", "on the node: docker logs --tail 20 slurmd"),
-    ("DRAIN", "somebody or something took the node out", "mend what the reason says; then scontrol update NodeName={node} State=RESUME"),
+    (
+        "DRAIN",
+        "somebody or something took the node out",
+        "mend what the reason says; then scontrol update NodeName={node} State=RESUME",
+    ),
     ("DOWN", "slurmctld has not heard from slurmd as it should", "on the node: docker logs --tail 20 slurmd"),
     ("REBOOT_REQUESTED", "a reboot is planned", "wait for it, or scontrol cancel_reboot {node}"),
     ("UNKNOWN", "slurmd has never registered", "on the node: docker logs --tail 20 slurmd"),
@@ -68,7 +84,7 @@ def settled(text: str, scope: Iterable[str]) -> bool:
 
 
 def counts(text: str) -> dict[str, int]:
-    """Return ``{"gpu:a40": 4}`` from Slurm's ``gpu:A40:4(S:0-1)``, with types folded, which Slurm does not tell apart."""
+    """Return ``{"gpu:a40": 4}`` from Slurm's ``gpu:A40:4(S:0-1)``, in lower case, as Slurm compares types."""
     found: dict[str, int] = {}
     for item in re.sub(r"\([^)]*\)", "", text).split(","):
         name, _, number = item.strip().rpartition(":")
@@ -132,12 +148,15 @@ def state_check(name: str, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, 
             observed="slurmctld does not know this node" if nodes else "slurmctld did not answer",
             expected=expected,
             source="scontrol show nodes --json",
-            cause="the configuration that slurmctld runs with is not the inventory's" if nodes else "slurmctld is not running",
+            cause="the configuration that slurmctld runs with is not the inventory's"
+            if nodes
+            else "slurmctld is not running",
             fix="clusterctl provision slurm",
         )
     state, reason = words(node.get("state")), str(node.get("reason") or "")
     cause, fix = next(
-        ((cause, fix.format(node=name)) for word, cause, fix in _REMEDIES if word in state), ("", "scontrol show node " + name)
+        ((cause, fix.format(node=name)) for word, cause, fix in _REMEDIES if word in state),
+        ("", "scontrol show node " + name),
     )
     return _check(
         "node_state",
@@ -225,5 +244,3 @@ def status(nodes: str, jobs: str) -> dict[str, Any]:
             for job in parse(jobs).get("jobs", ())
         ],
     }
-
-

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: cluster_container
 short_description: Have a long-running container of exactly these settings
@@ -23,7 +27,7 @@ options:
   capabilities: {type: list, elements: str, default: [], description: Capabilities it has; all others are dropped.}
   security: {type: list, elements: str, default: [], description: Security options.}
   tmpfs: {type: list, elements: str, default: [], description: Directories in memory.}
-  mounts: {type: list, elements: str, default: [], description: 'Directories of the machine, as source:target[:options].'}
+  mounts: {type: list, elements: str, default: [], description: 'Directories, as source:target[:options].'}
   labels: {type: dict, default: {}, description: Labels; a change of one replaces the container.}
   ulimits: {type: list, elements: str, default: [], description: 'Limits, as memlock=-1:-1.'}
   device_rules: {type: list, elements: str, default: [], description: Devices it may use, in the kernel's words.}
@@ -36,9 +40,6 @@ RETURN = """
 action: {type: str, returned: always, description: 'What was done: nothing, start, create, replace.'}
 """
 
-import json  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 LABEL = "clusterctl.settings"
 _OPTIONS = (
@@ -61,7 +62,8 @@ def arguments(params):
         if params[option]:
             words += [f"--{option}", params[option]]
     for key, option in _OPTIONS:
-        for value in params[key]:
+        # In one order, whatever order the caller has: none of these options depends on it.
+        for value in sorted(params[key]):
             words += [option, value]
     for key, value in sorted(params["labels"].items()):
         words += ["--label", f"{key}={value}"]

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: service_current
 short_description: Have a service running with the files that it reads as they are now
@@ -21,10 +26,6 @@ RETURN = """
 action: {type: str, returned: always, description: 'What was done: nothing, start, restart.'}
 """
 
-import os  # noqa: E402
-import time  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 PROPERTIES = ("LoadState", "ActiveState", "ActiveEnterTimestampMonotonic", "UnitFileState", "NeedDaemonReload")
 
@@ -32,7 +33,7 @@ PROPERTIES = ("LoadState", "ActiveState", "ActiveEnterTimestampMonotonic", "Unit
 def age_of(path, now):
     """Return the seconds since a file was changed, None where there is no file."""
     try:
-        return now - os.stat(path).st_mtime
+        return now - Path(path).stat().st_mtime
     except FileNotFoundError:
         return None
 

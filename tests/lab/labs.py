@@ -110,9 +110,14 @@ class Lab:
         run([content.ROOT / "roles/lab_machines/files/wait-started", "120", self.container(machine)])
 
 
-def up(name: str, *, nodes: int = 1, gpus: int = 2) -> Lab:
-    """Make a lab with the command line, as a user does."""
-    clusterctl("lab", "up", name, "--nodes", str(nodes), "--gpus", str(gpus))
+def up(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Lab:
+    """Make a lab with the command line, as a user does; with a password for sudo, with the playbook."""
+    if sudo_password:
+        wanted = {"lab_machines_name": name, "lab_machines_compute": nodes, "lab_machines_gpus": gpus}
+        password = {"lab_machines_sudo_password": sudo_password}
+        playbook("lab_up", "-i", "localhost,", "-e", json.dumps(wanted | password))
+    else:
+        clusterctl("lab", "up", name, "--nodes", str(nodes), "--gpus", str(gpus))
     return Lab(name, nodes)
 
 
@@ -122,10 +127,10 @@ def down(name: str) -> None:
 
 
 @contextmanager
-def made(name: str, *, nodes: int = 1, gpus: int = 2) -> Iterator[Lab]:
+def made(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Iterator[Lab]:
     """Make a lab and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set."""
     try:
-        yield up(name, nodes=nodes, gpus=gpus)
+        yield up(name, nodes=nodes, gpus=gpus, sudo_password=sudo_password)
     finally:
         if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
             down(name)

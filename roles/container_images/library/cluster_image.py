@@ -5,6 +5,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import http.client
+import io
+import json
+import os
+import platform
+import re
+import ssl
+import subprocess
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: cluster_image
 short_description: Have an image of this recipe in the registry
@@ -30,35 +47,18 @@ RETURN = """
 reference: {type: str, returned: always, description: The image by digest; empty where a rehearsal would build it.}
 """
 
-import fcntl  # noqa: E402
-import glob  # noqa: E402
-import hashlib  # noqa: E402
-import io  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import platform  # noqa: E402
-import re  # noqa: E402
-import ssl  # noqa: E402
-import subprocess  # noqa: E402
-import tarfile  # noqa: E402
-import tempfile  # noqa: E402
-import time  # noqa: E402
-import urllib.error  # noqa: E402
-import urllib.request  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 
 
-class Failed(Exception):
+class BuildError(Exception):
     """What could not be done, with the end of the log of what was tried."""
 
 
 def recipe_of(params):
     """Return the hash of everything that the image is made of. Files in directories count by name and size."""
     listing = {
-        name: sorted((entry.name, entry.stat().st_size) for entry in os.scandir(path))
+        name: sorted((entry.name, entry.stat().st_size) for entry in os.scandir(path) if not entry.name.startswith("."))
         for name, path in params["directories"].items()
     }
     parts = {key: params[key] for key in ("name", "suite", "base", "files", "arguments", "revision")}
@@ -83,12 +83,17 @@ def sources_of(suite, mirror, texts):
     security = next((uri for uri, name in entries if name.endswith("-security") and "debian" in uri), "")
     main = mirror or next((uri for uri, name in entries if re.fullmatch(r"[a-z]+", name) and "debian" in uri), "")
     if not main:
-        raise Failed("this machine's apt names no Debian mirror; set container_images_mirror")
+        raise BuildError("this machine's apt names no Debian mirror; set container_images_mirror")
     lines = [f"deb {main} {suite} main", f"deb {main} {suite}-updates main"]
-    # With a mirror named by the site, security updates come from wherever that mirror's site keeps them; none is guessed.
+    # A mirror that the site names may keep security updates anywhere; none is guessed.
     if security and not mirror:
         lines.append(f"deb {security} {suite}-security main")
     return lines
+
+
+def visible(entry):
+    """Leave hidden files out of an archive: they are somebody's notes, not part of what is built."""
+    return None if Path(entry.name).name.startswith(".") else entry
 
 
 class Image:
@@ -97,14 +102,13 @@ class Image:
     def __init__(self, params):
         self.params = params
         self.recipe = recipe_of(params)
-        self.record = os.path.join(params["cache"], "images", f"{params['name']}-{self.recipe[:16]}.json")
+        self.record = Path(params["cache"]) / "images" / f"{params['name']}-{self.recipe[:16]}.json"
         self.log = []
 
     def known(self):
         """Return the digest of the image if this recipe was built and the registry still has it."""
         try:
-            with open(self.record, encoding="utf-8") as stream:
-                digest = json.load(stream)["digest"]
+            digest = json.loads(self.record.read_text(encoding="utf-8"))["digest"]
         except (OSError, ValueError, KeyError):
             return None
         return digest if self._registry_has(digest) else None
@@ -115,32 +119,32 @@ class Image:
 
     def _registry_has(self, digest):
         host, _, project = f"{self.params['pull']}/{self.params['name']}".partition("/")
-        authority = f"/etc/docker/certs.d/{host}/ca.crt"
-        context = ssl.create_default_context(cafile=authority if os.path.exists(authority) else None)
-        request = urllib.request.Request(f"https://{host}/v2/{project}/manifests/{digest}", method="HEAD")
-        request.add_header("Accept", MANIFEST)
+        authority = Path(f"/etc/docker/certs.d/{host}/ca.crt")
+        context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
         try:
-            with urllib.request.urlopen(request, timeout=20, context=context) as answer:
-                return answer.status == 200
-        except urllib.error.HTTPError as error:
-            if error.code in (401, 403):
-                # It asks who is there, and only the engine knows the password: what was pushed is taken to be there.
-                return True
-            if error.code == 404:
-                return False
-            raise Failed(f"the registry {host} answers {error}") from error
-        except OSError as error:
-            raise Failed(f"the registry {host} does not answer: {error}") from error
+            connection = http.client.HTTPSConnection(host, timeout=20, context=context)
+            connection.request("HEAD", f"/v2/{project}/manifests/{digest}", headers={"Accept": MANIFEST})
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            raise BuildError(f"the registry {host} does not answer: {error}") from error
+        if status not in (200, 401, 403, 404):
+            raise BuildError(f"the registry {host} answers HTTP {status}")
+        # One that asks who is there answers 401 or 403, and only the engine knows the password: what was pushed is
+        # taken to be there.
+        return status != 404
 
     def _run(self, argv, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
         process = subprocess.run(
-            argv, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            argv,
+            stdin=stdin or subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
         )
         self._log(process.stdout)
         if process.returncode:
-            raise Failed("\n".join([f"{argv[0]} failed with {process.returncode}", *self.log[-40:]]))
+            raise BuildError("\n".join([f"{argv[0]} failed with {process.returncode}", *self.log[-40:]]))
         return process.stdout.decode(errors="replace")
 
     def _log(self, output):
@@ -150,11 +154,8 @@ class Image:
         """Return the name of an image to start from, made from packages if there is none yet."""
         if self.params["base"]:
             return self.params["base"]
-        texts = []
-        for path in ["/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*")]:
-            if os.path.isfile(path):
-                with open(path, encoding="utf-8", errors="replace") as stream:
-                    texts.append(stream.read())
+        paths = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
         suite, lines = self.params["suite"], sources_of(self.params["suite"], self.params["mirror"], texts)
         tag = hashlib.sha256("\n".join([str(self.params["revision"]), *lines]).encode()).hexdigest()[:16]
         name = f"clusterctl/base-{suite}:{tag}"
@@ -162,14 +163,16 @@ class Image:
             return name
         make = subprocess.Popen(
             ["mmdebstrap", "--variant=apt", "--quiet", suite, "-", *lines],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C.UTF-8"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
         load = subprocess.run(["docker", "import", "-", name], stdin=make.stdout, capture_output=True)
         told = make.stderr.read()
         self._log(told + load.stdout + load.stderr)
         if make.wait() or load.returncode:
             subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True)
-            raise Failed("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
+            raise BuildError("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
         return name
 
     def _context(self, stream):
@@ -181,36 +184,42 @@ class Image:
                 entry.size, entry.mode = len(data), 0o755 if data.startswith(b"#!") else 0o644
                 archive.addfile(entry, io.BytesIO(data))
             for name, path in sorted(self.params["directories"].items()):
-                archive.add(path, arcname=name)
+                archive.add(path, arcname=name, filter=visible)
         stream.seek(0)
 
     def build(self):
         """Build, push, remember, and return the digest.
 
         Raises:
-            Failed: a step did not succeed; nothing is remembered then, and the next run starts over.
+            BuildError: a step did not succeed; nothing is remembered then, and the next run starts over.
         """
-        os.makedirs(os.path.dirname(self.record), mode=0o755, exist_ok=True)
+        self.record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         tag = f"{self.params['push']}/{self.params['name']}:{self.recipe[:16]}"
         base = self._base()
         arguments = {"BASE": base, **self.params["arguments"]}
         flags = [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
-        # The classic builder: it is in the engine itself, so no plugin has to be there. The host's network: a build needs
-        # the mirror just as the machine does.
+        # The classic builder: it is in the engine itself, so no plugin has to be there. The host's network: a build
+        # needs the mirror just as the machine does.
         with tempfile.TemporaryFile(dir=self.params["cache"]) as context:
             self._context(context)
             self._run(
                 ["docker", "build", "--network", "host", "--force-rm", "--tag", tag, *flags, "-"],
-                stdin=context, environment={"DOCKER_BUILDKIT": "0"},
+                stdin=context,
+                environment={"DOCKER_BUILDKIT": "0"},
             )
         pushed = self._run(["docker", "push", tag])
         found = re.search(r"digest: (sha256:[0-9a-f]{64})", pushed)
         if not found:
-            raise Failed("\n".join(["the registry named no digest", *self.log[-10:]]))
-        facts = {"digest": found[1], "recipe": self.recipe, "base": base, "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        with open(self.record + ".new", "w", encoding="utf-8") as stream:
-            json.dump(facts, stream)
-        os.replace(self.record + ".new", self.record)
+            raise BuildError("\n".join(["the registry named no digest", *self.log[-10:]]))
+        facts = {
+            "digest": found[1],
+            "recipe": self.recipe,
+            "base": base,
+            "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        new = self.record.with_suffix(".new")
+        new.write_text(json.dumps(facts), encoding="utf-8")
+        new.replace(self.record)
         return found[1]
 
 
@@ -235,15 +244,15 @@ def main():
     )
     image, changed = Image(module.params), False
     try:
-        digest = image.known() if os.path.exists(image.record) else None
+        digest = image.known() if image.record.exists() else None
         if digest is None and not module.check_mode:
-            with open(os.path.join(module.params["cache"], "images.lock"), "w", encoding="utf-8") as lock:
+            with (Path(module.params["cache"]) / "images.lock").open("w", encoding="utf-8") as lock:
                 # Several clusters may share a cache: whoever comes second finds the image built.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 digest = image.known()
                 if digest is None:
                     digest, changed = image.build(), True
-    except (Failed, OSError) as error:
+    except (BuildError, OSError) as error:
         module.fail_json(msg=f"image {module.params['name']}: {error}")
     reference = image.reference(digest) if digest else ""
     module.exit_json(

@@ -5,6 +5,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: cluster_image_place
 short_description: Have an image in the store that all users of a node share
@@ -14,11 +20,6 @@ options:
   store: {type: path, default: /var/lib/clusterctl/images, description: The store.}
 """
 
-import json  # noqa: E402
-import os  # noqa: E402
-import subprocess  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 #: What unpacking an image as root needs: mounting and entering layers, and giving files their owners and marks.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN", "SYS_CHROOT")
@@ -27,8 +28,8 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP",
 def has(store, reference):
     """Tell whether the store's own list names the image; a list that cannot be read names none."""
     try:
-        with open(os.path.join(store, "overlay-images", "images.json"), encoding="utf-8") as stream:
-            return any(reference in (image.get("names") or []) for image in json.load(stream))
+        images = json.loads((Path(store) / "overlay-images" / "images.json").read_text(encoding="utf-8"))
+        return any(reference in (image.get("names") or []) for image in images)
     except (OSError, ValueError):
         return False
 
@@ -41,8 +42,8 @@ def command(store, reference, tool):
     for option in ("seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"):
         confined += ["--security-opt", option]
     mounts = ["--volume", f"{store}:{store}", "--volume", "/etc:/run/machine-etc:ro", "--tmpfs", "/run/podman-store"]
-    login = "/root/.docker/config.json"
-    if os.path.exists(login):
+    login = Path("/root/.docker/config.json")
+    if login.exists():
         mounts += ["--volume", f"{login}:/run/login.json:ro", "--env", "REGISTRY_AUTH_FILE=/run/login.json"]
     pull = ["podman", "--root", store, "--runroot", "/run/podman-store", "pull", "--quiet", reference]
     return ["docker", "run", *confined, *mounts, tool, *pull]
@@ -63,7 +64,7 @@ def main():
         module.exit_json(changed=False)
     if not module.check_mode:
         # Only root enters: users see the store through a view of their own, where nothing is set-user-id.
-        os.makedirs(store, mode=0o700, exist_ok=True)
+        Path(store).mkdir(mode=0o700, parents=True, exist_ok=True)
         done = subprocess.run(command(store, reference, module.params["tool"]), capture_output=True, text=True)
         if done.returncode or not has(store, reference):
             module.fail_json(msg=f"{reference} could not be put into {store}: {done.stderr.strip()[-2000:]}")

@@ -231,8 +231,8 @@ def gpu_identity(job: Job) -> dict[str, str]:
         return {"gpu": uuid if uuid.startswith("GPU-") else f"GPU-{uuid}", "gpu_name": properties.name}
     if "gpu" in job.simulated:
         granted = [number for number in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if number]
-        number = granted[job.local_rank] if job.local_rank < len(granted) else "none"
-        return {"gpu": f"simulated:{job.args.node}:{number}", "gpu_name": "simulated"}
+        own = f"simulated:{job.args.node}:{granted[job.local_rank]}" if job.local_rank < len(granted) else ""
+        return {"gpu": own, "gpu_name": "simulated"}
     return {"gpu": "", "gpu_name": ""}
 
 
@@ -271,6 +271,11 @@ def identity(job: Job) -> Outcome:
         for who in everyone
         if who["device"] != device
     ]
+    guilty += [
+        job.guilty(who["rank"], "no GPU was granted for it")
+        for who in everyone
+        if not who["gpu"] and (device == "cuda" or "gpu" in job.simulated)
+    ]
     holders = Counter(who["gpu"] for who in everyone if who["gpu"])
     guilty += [job.guilty(who["rank"], f"shares {who['gpu']}") for who in everyone if holders[who["gpu"]] > 1]
     guilty += [
@@ -285,10 +290,12 @@ def identity(job: Job) -> Outcome:
     leftovers = sorted({name for who in everyone for name in who["settings"] if name in LEFTOVERS})
     verdict = "fail" if guilty else "warn" if leftovers else "pass"
     simulated = "simulated " if "gpu" in job.simulated else ""
+    said = (
+        f"{job.world} ranks ({nodes}), {len(holders)} distinct {simulated}GPUs, torch {torch.__version__} on {device}"
+    )
     return outcome(
         verdict,
-        f"{job.world} ranks ({nodes}), {len(holders)} distinct {simulated}GPUs, torch {torch.__version__} on {me['device']}"
-        + (f"; left from debugging: {', '.join(leftovers)}" if leftovers else ""),
+        said + (f"; left from debugging: {', '.join(leftovers)}" if leftovers else ""),
         f"{sum(map(int, wanted.values()))} ranks on {len(wanted)} nodes, one {device} device each, alike",
         guilty=guilty,
         ranks=everyone,

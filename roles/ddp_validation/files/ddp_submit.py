@@ -45,7 +45,13 @@ def ask(options: argparse.Namespace, job: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+)=(\S*)", said.stdout)) if said.returncode == 0 else {}
 
 
-def report(options: argparse.Namespace, run_id: str, job: str, facts: dict[str, str], **more: Any) -> dict[str, Any]:
+def why_not(options: argparse.Namespace, facts: dict[str, str]) -> str:
+    """Return Slurm's reason for not starting a job, with what it says about nodes that are out of service."""
+    said = slurm(options, "sinfo", "--noheader", "--list-reasons", "--format=%n %T: %E").stdout.split("\n")
+    return "; ".join([facts.get("Reason", ""), *(line.strip() for line in said if line.strip())])
+
+
+def report(run_id: str, job: str, facts: dict[str, str], **more: Any) -> dict[str, Any]:
     """Return the document."""
     state = facts.get("JobState", "")
     code, _, number = facts.get("ExitCode", "").partition(":")
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     )
     job = sent.stdout.strip().partition(";")[0]
     if sent.returncode or not job.isdigit():
-        return report(options, run_id, "", {}, waited=0) | {"reason": (sent.stderr or sent.stdout).strip()}
+        return report(run_id, "", {}, waited=0) | {"reason": (sent.stderr or sent.stdout).strip()}
 
     def stop(number: int, frame: FrameType | None) -> None:
         slurm(options, "scancel", job)
@@ -88,14 +94,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         facts = ask(options, job) or facts
         state = facts.get("JobState", "")
         if state and state not in WAITING + GOING:
-            return report(options, run_id, job, facts, waited=round(started, 1))
+            return report(run_id, job, facts, waited=round(started, 1))
         if state in GOING and not started:
             started = now
         patience = options.start_timeout if not started else started + options.run_timeout
         if now > patience:
             slurm(options, "scancel", job)
-            last = report(options, run_id, job, facts, waited=round(started or now, 1))
-            return last if not started else last | {"state": "TIMEOUT"}
+            last = report(run_id, job, facts, waited=round(started or now, 1))
+            return last | ({"state": "TIMEOUT"} if started else {"reason": why_not(options, facts)})
         time.sleep(1)
 
 

@@ -5,6 +5,20 @@
 
 from __future__ import annotations
 
+import grp
+import hashlib
+import hmac
+import os
+import pwd
+import secrets
+import shutil
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: munge_key
 short_description: Make, compare and move munge's key without showing it
@@ -31,25 +45,13 @@ options:
   sealed: {type: str, default: "", description: The sealed key.}
 """
 
-import grp  # noqa: E402
-import hashlib  # noqa: E402
-import hmac  # noqa: E402
-import os  # noqa: E402
-import pwd  # noqa: E402
-import secrets  # noqa: E402
-import shutil  # noqa: E402
-import stat  # noqa: E402
-import subprocess  # noqa: E402
-import tempfile  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 #: In memory, and only root's: the private half of a request lives here for the seconds between asking and installing.
-WAITING = "/run/clusterctl-munge"
+WAITING = Path("/run/clusterctl-munge")
 MINIMUM = 32  # munged(8): a shorter key is refused
 
 
-class Failed(Exception):
+class KeyProblemError(Exception):
     """What could not be done."""
 
 
@@ -61,8 +63,7 @@ def fingerprint(key, salt):
 def read(path):
     """Return the key, or None where there is none worth the name."""
     try:
-        with open(path, "rb") as stream:
-            key = stream.read()
+        key = path.read_bytes()
     except FileNotFoundError:
         return None
     return key if len(key) >= MINIMUM else None
@@ -78,12 +79,10 @@ def owner():
 
 def write(path, key, mode):
     """Put the key in its place in one step, so that munged never reads half of it."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     uid, gid = owner()
-    new = path + ".new"
-    if os.path.lexists(new):
-        os.unlink(new)
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(key)
@@ -91,15 +90,15 @@ def write(path, key, mode):
         os.fchmod(descriptor, mode)
         stream.flush()
         os.fsync(descriptor)
-    os.replace(new, path)
-    os.chown(directory, uid, gid)
+    new.replace(path)
+    os.chown(path.parent, uid, gid)
 
 
 def openssl(*words, stdin=None):
     """Run openssl and return what it answers."""
     done = subprocess.run(["openssl", *words], input=stdin, capture_output=True)
     if done.returncode:
-        raise Failed(f"openssl {words[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+        raise KeyProblemError(f"openssl {words[0]} failed: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout
 
 
@@ -122,32 +121,32 @@ def request(module, path, mode):
     """Compare the key, mend its owner and mode, and ask for the right one where it differs."""
     key, wanted = read(path), module.params["fingerprint"]
     if not wanted and not module.check_mode:
-        raise Failed("the controller has no key; provision it first: clusterctl provision munge")
+        raise KeyProblemError("the controller has no key; provision it first: clusterctl provision munge")
     if key and wanted and hmac.compare_digest(fingerprint(key, module.params["salt"]), wanted):
-        found = os.stat(path)
+        found = path.stat()
         right = (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner(), mode)
         if not right and not module.check_mode:
             os.chown(path, *owner())
-            os.chmod(path, mode)
-            os.chown(os.path.dirname(path), *owner())
+            path.chmod(mode)
+            os.chown(path.parent, *owner())
         return {"changed": not right, "same": True}
     if module.check_mode:
         return {"changed": True, "same": False}
     shutil.rmtree(WAITING, ignore_errors=True)
-    os.mkdir(WAITING, 0o700)
-    private, public = os.path.join(WAITING, "key"), os.path.join(WAITING, "certificate")
+    WAITING.mkdir(0o700)
+    private, public = WAITING / "key", WAITING / "certificate"
     openssl(
-        "req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "2", "-subj", "/CN=munge key", "-keyout", private, "-out", public
+        *("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "2", "-subj", "/CN=munge key"),
+        *("-keyout", private, "-out", public),
     )
-    with open(public, encoding="ascii") as stream:
-        return {"changed": False, "same": False, "certificate": stream.read()}
+    return {"changed": False, "same": False, "certificate": public.read_text(encoding="ascii")}
 
 
 def seal(module, path, mode):
     """Answer with the key encrypted to the certificate."""
     key = read(path)
     if key is None:
-        raise Failed(f"there is no key in {path}")
+        raise KeyProblemError(f"there is no key in {path}")
     with tempfile.NamedTemporaryFile("w", encoding="ascii", dir="/run") as public:
         public.write(module.params["certificate"])
         public.flush()
@@ -157,16 +156,24 @@ def seal(module, path, mode):
 
 def install(module, path, mode):
     """Decrypt the key, put it in its place, and forget how it was decrypted."""
-    private, public = os.path.join(WAITING, "key"), os.path.join(WAITING, "certificate")
+    private, public = WAITING / "key", WAITING / "certificate"
     try:
         key = openssl(
-            "cms", "-decrypt", "-binary", "-inform", "PEM", "-inkey", private, "-recip", public,
+            "cms",
+            "-decrypt",
+            "-binary",
+            "-inform",
+            "PEM",
+            "-inkey",
+            private,
+            "-recip",
+            public,
             stdin=module.params["sealed"].encode("ascii"),
         )
     finally:
         shutil.rmtree(WAITING, ignore_errors=True)
     if len(key) < MINIMUM:
-        raise Failed("what arrived is no key")
+        raise KeyProblemError("what arrived is no key")
     write(path, key, mode)
     return {"changed": True}
 
@@ -190,8 +197,8 @@ def main():
         supports_check_mode=True,
     )
     try:
-        result = ACTIONS[module.params["action"]](module, module.params["path"], int(module.params["mode"], 8))
-    except (Failed, OSError) as error:
+        result = ACTIONS[module.params["action"]](module, Path(module.params["path"]), int(module.params["mode"], 8))
+    except (KeyProblemError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -5,6 +5,17 @@
 
 from __future__ import annotations
 
+import grp
+import hashlib
+import hmac
+import pwd
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: munge_proof
 short_description: Make a credential on this machine, or decode those that others made
@@ -18,16 +29,6 @@ options:
   credentials: {type: dict, description: Credentials by the machine that made them.}
 """
 
-import grp  # noqa: E402
-import hashlib  # noqa: E402
-import hmac  # noqa: E402
-import os  # noqa: E402
-import pwd  # noqa: E402
-import re  # noqa: E402
-import stat  # noqa: E402
-import subprocess  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 SECONDS = 10  # munged answers in milliseconds, or it hangs
 
@@ -37,7 +38,13 @@ def run(argv, stdin=None, user=None):
     identity = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     try:
         done = subprocess.run(
-            argv, input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **identity
+            argv,
+            input=stdin or "",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            **identity,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error), False
@@ -55,9 +62,8 @@ def name_of(lookup, number):
 def of_this_machine(path, salt):
     """Return what there is to know about this machine's key, and a credential."""
     try:
-        found = os.stat(path)
-        with open(path, "rb") as stream:
-            digest = hmac.new(bytes.fromhex(salt), stream.read(), hashlib.sha256).hexdigest()
+        found = Path(path).stat()
+        digest = hmac.new(bytes.fromhex(salt), Path(path).read_bytes(), hashlib.sha256).hexdigest()
         owner = f"{name_of(pwd.getpwuid, found.st_uid)}:{name_of(grp.getgrgid, found.st_gid)}"
         key = {"mode": f"{stat.S_IMODE(found.st_mode):04o}", "owner": owner, "fingerprint": digest}
     except OSError as error:

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
 DOCUMENTATION = """
 module: slurmd_refresh
 short_description: Have slurmd run with the controller's configuration
@@ -18,18 +23,13 @@ options:
   wait: {type: int, default: 60, description: Seconds that it may take.}
 """
 
-import os  # noqa: E402
-import time  # noqa: E402
-
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-
 
 def differing(module, expected, cache):
     """Return the files that are not as expected."""
     return [
         name
         for name, checksum in sorted(expected.items())
-        if not os.path.exists(path := os.path.join(cache, name)) or module.sha1(path) != checksum
+        if not (path := Path(cache) / name).exists() or module.sha1(str(path)) != checksum
     ]
 
 

@@ -1,0 +1,99 @@
+"""The DDP job through Slurm, on a provisioned lab: faults on the other machine come back as names."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from labs import Lab, docker
+
+from provision.verify_ddp import judge
+from provision.verify_ddp_evidence import evidence_from
+
+DIRECTORY = "/var/lib/clusterctl/ddp"
+EXPECTED = {"node1": 2, "node2": 2}
+
+
+def submit(lab: Lab, *options: str) -> str:
+    """Run the job as the role does; return what ddp_submit.py printed."""
+    expect = ",".join(f"{node}={count}" for node, count in EXPECTED.items())
+    fixed = ["--container=slurmctld", "--user=64031:64031", "--gpus=2", f"--expect={expect}"]
+    limits = ["--start-timeout=60", "--run-timeout=300"]
+    command = [f"{DIRECTORY}/ddp_submit.py", f"--script={DIRECTORY}/ddp_job.sh", *fixed, *limits, *options]
+    return docker("exec", lab.container("head"), *command)
+
+
+def verdict(lab: Lab, job: str) -> dict[str, dict[str, Any]]:
+    """Collect from the machines and judge, as the role does; return the checks by name."""
+    left = {
+        node: docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
+        for node in EXPECTED
+    }
+    checks = judge(evidence_from(job, "", left, EXPECTED, ["gpu"], DIRECTORY))
+    return {check["id"].removeprefix("ddp."): check for check in checks}
+
+
+def left_over(lab: Lab) -> list[str]:
+    """Return the job's processes and containers that are still on the compute machines."""
+    found = []
+    for node in EXPECTED:
+        listed = docker("exec", lab.container(node), "ps", "-eo", "user,args")
+        found += [line for line in listed.splitlines() if "ddp_proof.py" in line or "conmon" in line]
+        found += docker(
+            "exec", lab.container(node),
+            "docker", "exec", "--user", "64031:64031", "--env", "HOME=/home/slurmtest", "slurmd",
+            "podman", "--log-level", "fatal", "ps", "--all", "--quiet",
+        ).split()  # fmt: skip
+    return found
+
+
+def test_a_corrupted_gradient_on_the_other_machine_is_named_through_slurm(provisioned_lab: Lab) -> None:
+    job = submit(provisioned_lab, "--env", "DDP_PROOF_SABOTAGE=gradient", "--env", "DDP_PROOF_SABOTAGE_RANK=3")
+
+    checks = verdict(provisioned_lab, job)
+    records = json.loads(
+        docker("exec", provisioned_lab.container("node2"), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
+    )
+    own = {record["rank"] for record in records["records"]}
+    guilty = "node2" if 3 in own else "node1"
+
+    assert checks["parameters"]["verdict"] == "fail"
+    assert f"rank 3 on {guilty}, parameter token.weight" in checks["parameters"]["cause"]
+    assert json.loads(job)["exit_code"] != 0
+    assert all(check["simulated"] for check in checks.values())
+    assert left_over(provisioned_lab) == []
+
+
+def test_a_rank_that_is_killed_is_named_and_nothing_stays_behind(provisioned_lab: Lab) -> None:
+    lab, printed = provisioned_lab, []
+    waiting = threading.Thread(target=lambda: printed.append(submit(lab)))
+
+    waiting.start()
+    kill_a_rank(lab, "node2")
+    waiting.join(timeout=300)
+    checks = verdict(lab, printed[0])
+
+    assert checks["result"]["verdict"] == "fail"
+    assert checks["result"]["host"] == "node2"
+    assert "died without a word" in checks["result"]["cause"]
+    assert checks["parameters"]["verdict"] == "unknown"
+    assert left_over(lab) == []
+
+
+def kill_a_rank(lab: Lab, node: str) -> None:
+    """Kill one rank with SIGKILL once it has met the others."""
+    find = (
+        f'cd {DIRECTORY}/runs && cd "$(ls -td 2*/ | head -n 1)" && grep -l \'"state": "running"\' rank-*.json '
+        '| xargs grep -lE \'"step": "(collectives|broadcast|gradients|parameters)"\' | head -n 1'
+    )
+    deadline = time.monotonic() + 120
+    while not docker("exec", lab.container(node), "sh", "-c", find, check=False):
+        if time.monotonic() > deadline:
+            pytest.fail("no rank came as far as its collectives")
+        time.sleep(0.5)
+    docker(
+        "exec", lab.container(node), "sh", "-c", "kill -KILL $(pgrep -f '^[^ ]*python3.* /ddp_proof.py' | tail -n 1)"
+    )

@@ -1,0 +1,201 @@
+"""The DDP proof itself, with real ranks that talk over gloo on this computer: it passes, and it can fail.
+
+Each fault is put in by the program's own test hook on rank 1, and goes all the way to the verdict: the records are
+collected and judged as those of a cluster are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provision import content
+from provision.verify_ddp import judge
+from provision.verify_ddp_evidence import evidence_from
+
+FILES = content.ROOT / "roles" / "ddp_validation" / "files"
+
+#: A model of one small layer: what is proven here is the program, and imports take most of the time anyway.
+SMALL = ("--layers", "1", "--width", "64", "--steps", "30", "--largest-bytes", "65536", "--timeout", "6")
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
+    defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
+    wanted = [str(word) for word in defaults["lab_machines_wheels"]]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterctl"
+    home = cache / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
+    if not (home / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        wheels = ["--find-links", str(cache / "wheels")] if (cache / "wheels").is_dir() else []
+        subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wheels, *wanted], check=True)
+        (home / "complete").touch()
+    return home / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def starter(torch_python: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that has imported PyTorch and starts ranks, because importing it costs more than a whole proof."""
+    command = [str(torch_python), str(Path(__file__).with_name("ddp_ranks.py")), str(FILES)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+class Trial:
+    """Ranks on this computer, one directory for each machine they pretend to be on."""
+
+    def __init__(self, starter: subprocess.Popen[str], folder: Path) -> None:
+        self.starter = starter
+        self.folder = folder
+
+    def run(
+        self,
+        *options: str,
+        nodes: dict[str, int] | None = None,
+        expect: dict[str, int] | None = None,
+        **environment: str,
+    ) -> dict[str, dict[str, Any]]:
+        """Run the ranks as torchrun and srun would, ending all when one fails; return the verdict's checks by name."""
+        nodes = nodes or {"node1": 2}
+        expect = expect or nodes
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        world = str(sum(nodes.values()))
+        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        fixed = ["--run-id", "r1", "--expect", ",".join(f"{node}={count}" for node, count in expect.items())]
+        ranks: list[dict[str, Any]] = []
+        for node, count in nodes.items():
+            for local in range(count):
+                mine = {"RANK": str(len(ranks)), "LOCAL_RANK": str(local), "SLURMD_NODENAME": node, "SLURM_JOB_ID": "7"}
+                arguments = ["--out", str(self.folder / node / "r1"), *fixed, "--device", "cpu", *SMALL, *options]
+                ranks.append({"environment": common | mine | environment, "arguments": arguments})
+        self.starter.stdin.write(json.dumps(ranks) + "\n")
+        self.starter.stdin.flush()
+        code = int(self.starter.stdout.readline())
+        return self.verdict(expect, code, environment.get("CLUSTER_SIMULATED", ""))
+
+    def verdict(self, expected: dict[str, int], code: int, simulated: str) -> dict[str, dict[str, Any]]:
+        """Collect and judge, as the role does."""
+        slurm = {"run_id": "r1", "id": "7", "state": "FAILED" if code else "COMPLETED", "reason": "", "exit_code": code}
+        left = {}
+        for node in expected:
+            command = [sys.executable, str(FILES / "ddp_collect.py"), str(self.folder / node), json.dumps(slurm)]
+            left[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        words = [word for word in simulated.split(",") if word]
+        checks = judge(evidence_from(json.dumps(slurm), "", left, expected, words, str(self.folder)))
+        return {check["id"].removeprefix("ddp."): check for check in checks}
+
+
+@pytest.fixture
+def trial(starter: subprocess.Popen[str], tmp_path: Path) -> Trial:
+    return Trial(starter, tmp_path)
+
+
+def bad(checks: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: check["verdict"] for name, check in checks.items() if check["verdict"] not in ("pass", "skip")}
+
+
+def test_four_ranks_on_two_machines_prove_every_step_and_mark_what_is_simulated(trial):
+    checks = trial.run(nodes={"node1": 2, "node2": 2}, CLUSTER_SIMULATED="gpu", CUDA_VISIBLE_DEVICES="0,1")
+
+    assert bad(checks) == {}
+    assert all(check["simulated"] for check in checks.values())
+    assert "4 distinct simulated GPUs" in checks["identity"]["observed"]
+    assert "simulated" in checks["speed"]["observed"]
+
+
+def test_one_rank_alone_compares_with_nobody_and_still_learns(trial):
+    checks = trial.run(nodes={"node1": 1})
+
+    assert bad(checks) == {}
+    assert checks["gradients"]["verdict"] == "skip"
+    assert checks["learning"]["verdict"] == "pass"
+
+
+def test_one_element_of_one_gradient_names_the_rank_and_the_parameter(trial):
+    checks = trial.run(DDP_PROOF_SABOTAGE="gradient")
+
+    assert bad(checks) == {"parameters": "fail", "result": "fail"}
+    assert "rank 1 on node1, parameter token.weight" in checks["parameters"]["cause"]
+
+
+def test_the_majority_decides_who_is_wrong_where_there_is_one(trial):
+    checks = trial.run(nodes={"node1": 2, "node2": 1}, DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK="2")
+
+    assert checks["parameters"]["host"] == "node2"
+    assert "rank 2 on node2, parameter token.weight" in checks["parameters"]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "failing", "told"),
+    [
+        ("same_data", "gradients", "rank 1 on node1: same local gradient as rank 0"),
+        ("wrong_value", "collectives", "rank 1 on node1: wrong numbers in all_reduce"),
+        ("local_gradient", "gradients", "rank 1 on node1, parameter token.weight: its gradient differs"),
+        ("no_result", "result", "rank 0 on node1: finished, and wrote no result.json"),
+        ("exit", "result", "rank 1 on node1: died without a word in step parameters"),
+        ("sleep", "result", "rank 1 on node1: was busy elsewhere in step parameters"),
+        ("wrong_collective", "result", "rank 1 on node1: was in 'broadcast torch.float32 1'"),
+    ],
+)
+def test_a_fault_is_caught_and_blamed_on_its_rank(trial, sabotage, failing, told):
+    checks = trial.run(DDP_PROOF_SABOTAGE=sabotage)
+
+    assert checks[failing]["verdict"] == "fail"
+    assert told in checks[failing]["cause"]
+    assert checks["result"]["verdict"] == "fail"
+
+
+def test_a_blind_check_is_found_by_the_negative_control_and_nothing_is_proven(trial):
+    checks = trial.run(DDP_PROOF_SABOTAGE="blind_check")
+
+    assert checks["negative_control"]["verdict"] == "unknown"
+    assert checks["parameters"]["verdict"] == "pass"
+    assert checks["result"]["verdict"] == "fail"
+
+
+def test_ranks_that_fall_back_to_the_cpu_are_named_where_gpus_are_expected(trial):
+    checks = trial.run("--device", "cuda", DDP_PROOF_SABOTAGE="cpu_fallback")
+
+    assert checks["identity"]["verdict"] == "fail"
+    assert "rank 0 on node1: works on cpu, not on cuda" in checks["identity"]["cause"]
+    assert "not reached" in checks["gradients"]["observed"]
+
+
+def test_a_job_with_too_few_ranks_says_which_node_is_missing(trial):
+    checks = trial.run(expect={"node1": 2, "node2": 2})
+
+    assert checks["identity"]["verdict"] == "fail"
+    assert "node node2: 0 ranks, expected 2" in checks["identity"]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("granted", "told"),
+    [("0,0", "rank 1 on node1: shares simulated:node1:0"), ("0", "rank 1 on node1: no GPU was granted for it")],
+)
+def test_two_ranks_on_one_gpu_are_named(trial, granted, told):
+    checks = trial.run(CLUSTER_SIMULATED="gpu", CUDA_VISIBLE_DEVICES=granted)
+
+    assert checks["identity"]["verdict"] == "fail"
+    assert told in checks["identity"]["cause"]
+
+
+def test_a_gpu_that_slurm_did_not_grant_is_named(trial):
+    environment = {"CLUSTER_SIMULATED": "gpu", "CUDA_VISIBLE_DEVICES": "0,1"}
+
+    checks = trial.run(DDP_PROOF_GRANTED="simulated:node1:0", **environment)
+
+    assert checks["identity"]["verdict"] == "fail"
+    assert "rank 1 on node1: uses simulated:node1:1, which Slurm did not grant" in checks["identity"]["cause"]

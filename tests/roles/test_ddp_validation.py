@@ -1,0 +1,128 @@
+"""The job script that ddp_validation writes, rendered by the real Ansible from an inventory, without a machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provision import content
+from provision.ansible_env import clean_environment
+
+ROLE = content.ROOT / "roles" / "ddp_validation"
+
+INVENTORY = """\
+[slurm_controller]
+head
+
+[slurm_compute]
+node1 node_gres=gpu:A40:4
+node2 node_gres=gpu:A40:2,gpu:V100:1
+node3 node_gres=
+
+[all:vars]
+cluster_name=a40
+cluster_simulated={simulated}
+ansible_connection=local
+ansible_python_interpreter={python}
+"""
+
+
+def render(folder: Path, *, simulated: str = "", **variables: object) -> str:
+    """Return the job script of node1."""
+    (folder / "inventory.ini").write_text(INVENTORY.format(python=sys.executable, simulated=simulated))
+    script = folder / "ddp_job.sh"
+    play = {
+        "hosts": "node1",
+        "gather_facts": False,
+        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "tasks": [{"ansible.builtin.template": {"src": str(ROLE / "templates/ddp_job.sh.j2"), "dest": str(script)}}],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    chosen = {"ddp_validation_image": "head:5000/ddp@sha256:00", **variables}
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    done = subprocess.run(
+        [program, "-i", str(folder / "inventory.ini"), "-e", json.dumps(chosen), str(folder / "play.yml")],
+        env={**clean_environment(), "ANSIBLE_FILTER_PLUGINS": str(ROLE / "filter_plugins"), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return script.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return render(tmp_path_factory.mktemp("site"), simulated="gpu,rdma")
+
+
+def test_ranks_are_what_the_inventory_declares_for_each_node(script):
+    assert "declared=node1=4,node2=3,node3=1\n" in script
+
+
+def test_what_is_simulated_travels_with_the_job(script):
+    assert "export CLUSTER_SIMULATED=gpu,rdma\n" in script
+
+
+def test_the_image_is_named_by_digest(script):
+    assert "export DDP_IMAGE=head:5000/ddp@sha256:00\n" in script
+
+
+def test_slurm_reads_every_directive_because_none_follows_a_command(script):
+    lines = script.splitlines()
+    directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
+
+    first_command = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+
+    assert max(directives) < first_command
+    assert {"#SBATCH --ntasks-per-node=1", "#SBATCH --mem=0", "#SBATCH --exclusive", "#SBATCH --time=10"} <= set(lines)
+
+
+def test_failures_are_never_swallowed_and_never_hang(script):
+    assert "set -euo pipefail" in script
+    assert "srun --kill-on-bad-exit=1 --wait=60 " in script
+
+
+def test_a_partition_is_named_only_where_the_site_names_one(script, tmp_path):
+    assert "--partition" not in script
+
+    assert "#SBATCH --partition=gpu\n" in render(tmp_path, ddp_validation_partition="gpu")
+
+
+def test_bash_can_read_it(script, tmp_path):
+    path = tmp_path / "ddp_job.sh"
+    path.write_text(script)
+
+    done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [("node1", "node1=4"), ("node1 node2", "node1=4,node2=3")])
+def test_anybodys_own_allocation_expects_the_ranks_of_its_own_nodes(script, tmp_path, nodes, expected):
+    path = tmp_path / "ddp_job.sh"
+    path.write_text(script)
+    # Slurm's and the resolver's answers, and an srun that shows what the node's part would get.
+    for name, text in {
+        "scontrol": f"printf '%s\\n' {nodes}",
+        "getent": 'echo "10.0.0.11 STREAM $2"',
+        "srun": 'echo "$DDP_EXPECT $DDP_ADDRESS:$DDP_PORT $SRUN_CPUS_PER_TASK"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "SLURM_JOB_ID": "12345",
+        "SLURM_JOB_NODELIST": "whatever",
+        "SLURM_JOB_NUM_NODES": str(len(nodes.split())),
+        "SLURM_JOB_CPUS_PER_NODE": "48(x2),32",
+    }
+
+    done = subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, check=False)
+
+    assert done.stdout == f"{expected} 10.0.0.11:22345 32\n", done.stderr

@@ -1,0 +1,188 @@
+"""The script that submits the DDP job, against a stand-in for the engine that holds Slurm's commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from provision import content
+
+FILES = content.ROOT / "roles" / "ddp_validation" / "files"
+
+# docker exec --interactive --user U [--env X]... CONTAINER COMMAND...: answers as Slurm would, from files beside it.
+ENGINE = """\
+#!/bin/sh
+here=$(dirname "$0")
+echo "$@" >>"$here/calls"
+case "$*" in
+*" sbatch "*) cat >"$here/script"; cat "$here/sbatch.out"; exit "$(cat "$here/sbatch.code")" ;;
+*" scontrol "*) cat "$here/job" ;;
+*" sinfo "*) echo "node2 drained: disk replaced" ;;
+esac
+"""
+
+
+class Engine:
+    """A directory with a program named docker, and what it answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "docker"
+        program.write_text(ENGINE)
+        program.chmod(0o755)
+        (folder / "job.sh").write_text("#!/bin/bash\nsrun true\n")
+        self.answers(sbatch="42\n", code=0, job="JobId=42 JobState=COMPLETED Reason=None ExitCode=0:0")
+
+    def answers(self, *, sbatch: str = "42\n", code: int = 0, job: str = "") -> None:
+        (self.folder / "sbatch.out").write_text(sbatch)
+        (self.folder / "sbatch.code").write_text(str(code))
+        (self.folder / "job").write_text(job)
+
+    @property
+    def calls(self) -> str:
+        return (self.folder / "calls").read_text()
+
+    def start(self, **options: str) -> subprocess.Popen[str]:
+        settings = {"start-timeout": "5", "run-timeout": "5", "gpus": "2"} | options
+        return subprocess.Popen(
+            [
+                sys.executable,
+                str(FILES / "ddp_submit.py"),
+                f"--script={self.folder / 'job.sh'}",
+                "--container=slurmctld",
+                "--user=64031:64031",
+                "--expect=node1=2,node2=2",
+                *(f"--{name}={value}" for name, value in settings.items()),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"},
+        )
+
+    def run(self, **options: str) -> dict[str, object]:
+        out, err = self.start(**options).communicate(timeout=30)
+        assert out, err
+        document: dict[str, object] = json.loads(out)
+        return document
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path)
+
+
+def test_the_job_is_submitted_as_the_ordinary_user_for_exactly_the_declared_nodes(engine):
+    document = engine.run()
+
+    sbatch = next(line for line in engine.calls.splitlines() if " sbatch " in line)
+    assert "--user 64031:64031" in sbatch
+    assert "--nodes=2 --nodelist=node1,node2 --gres=gpu:2" in sbatch
+    assert f"DDP_RUN_ID={document['run_id']}" in sbatch
+    assert "DDP_EXPECT=node1=2,node2=2" in sbatch
+    assert (engine.folder / "script").read_text().endswith("srun true\n")
+
+
+def test_a_cluster_without_gpus_asks_for_none(engine):
+    engine.run(gpus="0")
+
+    assert "--gres" not in engine.calls
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "code"),
+    [
+        ("JobState=COMPLETED Reason=None ExitCode=0:0", "COMPLETED", 0),
+        ("JobState=FAILED Reason=NonZeroExitCode ExitCode=3:0", "FAILED", 3),
+        ("JobState=FAILED Reason=RaisedSignal:9 ExitCode=0:9", "FAILED", 137),
+        ("JobState=CANCELLED Reason=None ExitCode=0:15", "CANCELLED", 143),
+        ("JobState=NODE_FAIL Reason=NodeDown ExitCode=1:0", "NODE_FAIL", 1),
+    ],
+)
+def test_slurms_word_on_the_end_is_passed_on(engine, said, state, code):
+    engine.answers(job=f"JobId=42 {said} StartTime=2026-01-01T00:00:00")
+
+    document = engine.run()
+
+    assert (document["id"], document["state"], document["exit_code"]) == ("42", state, code)
+
+
+def test_a_job_that_does_not_start_is_cancelled_and_the_drained_node_is_named(engine):
+    engine.answers(job="JobId=42 JobState=PENDING Reason=ReqNodeNotAvail ExitCode=0:0")
+
+    document = engine.run(**{"start-timeout": "0.5"})
+
+    assert document["state"] == "PENDING"
+    assert document["exit_code"] is None
+    assert document["reason"] == "ReqNodeNotAvail; node2 drained: disk replaced"
+    assert "scancel 42" in engine.calls
+
+
+def test_a_job_that_does_not_end_is_cancelled_and_called_a_timeout(engine):
+    engine.answers(job="JobId=42 JobState=RUNNING Reason=None ExitCode=0:0")
+
+    document = engine.run(**{"run-timeout": "0.5"})
+
+    assert document["state"] == "TIMEOUT"
+    assert "scancel 42" in engine.calls
+
+
+def test_a_refusal_carries_what_sbatch_said(engine):
+    engine.answers(sbatch="sbatch: error: invalid partition specified: gpu\n", code=1)
+
+    document = engine.run()
+
+    assert document["id"] == ""
+    assert document["reason"] == "sbatch: error: invalid partition specified: gpu"
+
+
+def test_stopping_the_wait_cancels_the_job(engine):
+    engine.answers(job="JobId=42 JobState=RUNNING Reason=None ExitCode=0:0")
+    process = engine.start(**{"run-timeout": "60"})
+    deadline = time.monotonic() + 20
+    while "scontrol" not in (engine.calls if (engine.folder / "calls").exists() else ""):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert "scancel 42" in engine.calls
+    process.communicate()
+
+
+def collect(runs: Path, job: str) -> dict[str, object]:
+    printed = subprocess.run(
+        [sys.executable, str(FILES / "ddp_collect.py"), str(runs), job], capture_output=True, text=True, check=True
+    ).stdout
+    document: dict[str, object] = json.loads(printed)
+    return document
+
+
+def test_the_collector_reads_one_run_and_leaves_out_what_is_broken(tmp_path):
+    run = tmp_path / "r1"
+    run.mkdir()
+    (run / "rank-0.json").write_text('{"rank": 0}')
+    (run / "rank-1.json").write_text('{"rank": 1')
+    (run / "rank-0.log").write_text("".join(f"line {number}\n" for number in range(100)))
+    (run / "node.log").write_bytes(b"caf\xe9\n")
+    (tmp_path / "job-7.log").write_text("batch\n")
+
+    found = collect(tmp_path, '{"run_id": "r1", "id": "7"}')
+
+    assert found["records"] == [{"rank": 0}]
+    assert found["result"] is None
+    assert found["logs"] == {"0": [f"line {number}" for number in range(80, 100)]}
+    assert found["job_log"] == ["batch"]
+
+
+@pytest.mark.parametrize("job", ["", "{}", '{"run_id": "../etc", "id": "7"}'])
+def test_the_collector_reads_nothing_outside_a_run(tmp_path, job):
+    assert collect(tmp_path, job) == {}

@@ -1,0 +1,234 @@
+"""Labs without machines: names, places, refusals, and the parts of the role that are programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from provision import content, lab
+from provision.ansible_env import clean_environment
+from provision.errors import ClusterctlError, ExitCode
+
+ROLE = content.ROOT / "roles" / "lab_machines"
+
+
+def loaded(path: Path) -> ModuleType:
+    """Import a program that has no .py in its name, or is not on the path."""
+    loader = SourceFileLoader(path.name.replace("-", "_").removesuffix(".py"), str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def fake_docker(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a docker that runs ``script`` first on the path."""
+    program = directory / "docker"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("name", ["", "Lab", "1lab", "a b", "a/b", "a_b", "../x", "x" * 21, "lab\n", "läb"])
+def test_a_name_that_docker_or_slurm_would_refuse_is_refused(name: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        lab.directory(name)
+
+    assert refused.value.exit_code is ExitCode.BAD_REQUEST
+    assert "lower-case letters" in refused.value.fix
+
+
+def test_a_labs_directory_follows_the_xdg_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert lab.directory("a-1") == tmp_path / "clusterctl" / "labs" / "a-1"
+
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert lab.directory("a-1") == Path("/home/somebody/.local/state/clusterctl/labs/a-1")
+
+
+def test_who_is_not_root_is_told_so_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(ClusterctlError, match="root") as refused:
+        lab.up("a")
+
+    assert refused.value.exit_code is ExitCode.BAD_REQUEST
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_engine_that_does_not_answer_is_named_with_how_to_start_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    fake_docker(tmp_path, "echo Cannot connect to the Docker daemon >&2; exit 1", monkeypatch)
+
+    with pytest.raises(ClusterctlError, match="Cannot connect to the Docker daemon") as refused:
+        lab.status("a")
+
+    assert "make engine" in refused.value.fix
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_computer_without_docker_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ClusterctlError) as refused:
+        lab.down("a")
+
+    assert "docker.io" in refused.value.fix
+
+
+def test_wheels_come_from_where_this_computers_pip_gets_packages() -> None:
+    settings = {"PIP_INDEX_URL": "https://packages.site.example/simple", "PIP_FIND_LINKS": "/srv/wheels"}
+
+    assert settings.items() <= clean_environment(settings).items()
+
+
+def inspected(name: str, state: str = "running", address: str = "10.0.0.1", fixed: str = "") -> dict[str, Any]:
+    """Return the part of ``docker inspect`` that is read."""
+    network = {"IPAddress": address, "IPAMConfig": {"IPv4Address": fixed} if fixed else None}
+    return {
+        "Name": f"/x-{name}",
+        "Config": {"Labels": {"clusterctl.machine": name}},
+        "State": {"Status": state},
+        "NetworkSettings": {"Networks": {"clusterctl-x": network}},
+    }
+
+
+def test_machines_are_listed_with_the_controller_first_and_numbers_in_order() -> None:
+    machines_of = loaded(ROLE / "library" / "lab_state.py").machines_of
+
+    found = machines_of([inspected(name) for name in ("node10", "node2", "head", "node1")])
+
+    assert [machine["name"] for machine in found] == ["head", "node1", "node2", "node10"]
+
+
+def test_a_machine_that_is_switched_off_still_has_its_address() -> None:
+    machines_of = loaded(ROLE / "library" / "lab_state.py").machines_of
+
+    (machine,) = machines_of([inspected("node1", state="exited", address="", fixed="10.0.0.11")])
+
+    assert machine == {"name": "node1", "address": "10.0.0.11", "state": "exited", "container": "x-node1"}
+
+
+@pytest.fixture
+def nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The stand-in, on a machine with two GPUs."""
+    module = loaded(ROLE / "files" / "nvidia-smi")
+    devices = ["/dev/nvidia1", "/dev/nvidia0", "/dev/nvidiactl"]
+    monkeypatch.setattr(module.glob, "glob", lambda _pattern: devices)
+    return module
+
+
+def test_the_stand_in_answers_a_query_as_nvidia_smi_does(
+    nvidia_smi: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = nvidia_smi.main(["--query-gpu=index,name,memory.total,serial", "--format=csv,noheader,nounits"])
+
+    assert status == 0
+    assert capsys.readouterr().out.splitlines() == ["0, SIM, 1024, [N/A]", "1, SIM, 1024, [N/A]"]
+
+
+@pytest.mark.parametrize("words", [[], ["-L"], ["--help"], ["--query-gpu=name", "--format=csv"], ["--unknown"]])
+def test_the_stand_in_always_says_that_it_is_one(
+    nvidia_smi: ModuleType, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    nvidia_smi.main(words)
+
+    assert "SIMULATED" in capsys.readouterr().err
+
+
+def test_the_stand_in_does_not_pretend_to_know_what_it_does_not(
+    nvidia_smi: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nvidia_smi.main(["topo", "-m"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def make_keys(directory: Path, *machines: str) -> list[str]:
+    """Run the script and return the names of the keys it made."""
+    command = [str(ROLE / "files" / "make-keys"), str(directory), "a lab", *machines]
+    made = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return [Path(path).name for path in made]
+
+
+def test_keys_are_made_once_and_only_for_their_owner(tmp_path: Path) -> None:
+    home = tmp_path / "lab"
+    assert make_keys(home, "head") == ["id_ed25519", "ssh_host_ed25519_key.head"]
+    before = (home / "id_ed25519").read_bytes()
+
+    assert make_keys(home, "head", "node1") == ["ssh_host_ed25519_key.node1"]
+
+    assert (home / "id_ed25519").read_bytes() == before
+    assert [path for path in home.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+
+
+def test_machines_do_not_get_to_see_the_users_private_key(tmp_path: Path) -> None:
+    make_keys(tmp_path, "head")
+    private = (tmp_path / "id_ed25519").read_bytes()
+
+    assert all(path.read_bytes() != private for path in (tmp_path / "given").iterdir())
+
+
+def test_a_pair_of_keys_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "id_ed25519.new").write_text("half", encoding="utf-8")
+    (tmp_path / "id_ed25519.pub").write_text("the public half of a key that is not there", encoding="utf-8")
+
+    assert make_keys(tmp_path) == ["id_ed25519"]
+    derived = subprocess.run(
+        ["ssh-keygen", "-y", "-f", str(tmp_path / "id_ed25519")], check=True, capture_output=True, text=True
+    ).stdout
+    assert (tmp_path / "id_ed25519.pub").read_text(encoding="utf-8").startswith(" ".join(derived.split()[:2]))
+
+
+def wait_started(directory: Path, states: Mapping[str, str], seconds: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run the script against machines whose systemd answers with these words."""
+    answers = "\n".join(f"{name}) echo {state} ;;" for name, state in states.items())
+    script = (
+        f'case "$4" in\nis-system-running) case "$2" in\n{answers}\nesac ;;\n--failed) echo broken.service ;;\nesac'
+    )
+    program = directory / "docker"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return subprocess.run(
+        [str(ROLE / "files" / "wait-started"), str(seconds), *states],
+        env={"PATH": f"{directory}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_machines_that_run_are_not_waited_for(tmp_path: Path) -> None:
+    assert wait_started(tmp_path, {"a-head": "running", "a-node1": "running"}).returncode == 0
+
+
+@pytest.mark.parametrize("state", ["degraded", "starting", "initializing", "offline", "Failed to connect to bus"])
+def test_a_machine_that_does_not_come_up_is_named_with_what_failed(tmp_path: Path, state: str) -> None:
+    done = wait_started(tmp_path, {"a-head": "running", "a-node1": state})
+
+    assert done.returncode == 1
+    assert "broken.service" in done.stderr
+    assert done.stderr.splitlines()[-1] == f"systemd in a-node1 says after its start: {state}"
+
+
+def test_machines_are_not_given_what_would_let_them_change_this_computer() -> None:
+    given = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__lab_machines_capabilities"]
+
+    assert len(set(given)) == len(given)
+    assert not {"SYS_TIME", "SYS_MODULE", "SYS_RAWIO"} & set(given)
