@@ -144,6 +144,7 @@ def test_the_majority_decides_who_is_wrong_where_there_is_one(trial):
         ("same_data", "gradients", "rank 1 on node1: same local gradient as rank 0"),
         ("wrong_value", "collectives", "rank 1 on node1: wrong numbers in all_reduce"),
         ("local_gradient", "gradients", "rank 1 on node1, parameter token.weight: its gradient differs"),
+        ("half_gradient", "gradients", "its share of the mean is wrong"),
         ("no_result", "result", "rank 0 on node1: finished, and wrote no result.json"),
         ("exit", "result", "rank 1 on node1: died without a word in step parameters"),
         ("sleep", "result", "rank 1 on node1: was busy elsewhere in step parameters"),
@@ -156,6 +157,14 @@ def test_a_fault_is_caught_and_blamed_on_its_rank(trial, sabotage, failing, told
     assert checks[failing]["verdict"] == "fail"
     assert told in checks[failing]["cause"]
     assert checks["result"]["verdict"] == "fail"
+
+
+def test_a_mean_that_is_wrong_alike_everywhere_is_found_by_the_second_path_and_blamed(trial):
+    checks = trial.run(nodes={"node1": 2, "node2": 1}, DDP_PROOF_SABOTAGE="half_gradient", DDP_PROOF_SABOTAGE_RANK="2")
+
+    assert checks["gradients"]["verdict"] == "fail"
+    assert checks["gradients"]["host"] == "node2"
+    assert "largest relative error" in checks["gradients"]["observed"]
 
 
 def test_a_blind_check_is_found_by_the_negative_control_and_nothing_is_proven(trial):

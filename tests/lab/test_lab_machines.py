@@ -144,10 +144,16 @@ def test_two_labs_live_side_by_side_and_one_goes_without_a_trace(small_lab: labs
         assert control_groups(machine)
         assert control_groups(nested)
 
-        fewer = labs.up("t-other", nodes=1, gpus=1)
-        assert [name for name in labs.objects("t-other")["containers"] if "node2" in name] == []
-        assert [name for name in labs.objects("t-other")["volumes"] if "node2" in name] == []
+        other.root("node1", "echo old >/var/lib/clusterctl/mark")
+        (other.directory / "host_vars").mkdir()
+
+        # Fewer machines, with more GPUs: node2 goes, and node1 is another machine, disks and all.
+        fewer = labs.up("t-other", nodes=1, gpus=3)
+
+        assert [name for names in labs.objects("t-other").values() for name in names if "node2" in name] == []
         assert "node2" not in fewer.inventory.read_text(encoding="utf-8")
+        assert fewer.root("node1", "ls /dev | grep -c 'nvidia[0-9]'; ls /var/lib/clusterctl") == "3"
+        assert not (other.directory / "host_vars").exists()
 
     assert labs.objects("t-other") == {"containers": [], "volumes": [], "networks": []}
     assert not other.directory.exists()

@@ -45,23 +45,21 @@ def marked(lab: labs.Lab, machine: str) -> str:
     return lab.root(machine, "grep -lsz '^CLUSTERCTL_RUN=' /proc/[0-9]*/environ", check=False)
 
 
-def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab: labs.Lab) -> None:
+def test_a_second_provision_changes_nothing_restarts_nothing_and_costs_few_tasks(provisioned_lab: labs.Lab) -> None:
     before = state(provisioned_lab)
+    recorded = {path: path.read_text() for path in (provisioned_lab.directory / "host_vars").rglob("*.yml")}
 
     done = labs.clusterctl("provision", provisioned_lab.inventory, "--json")
 
     report = report_of(done)
-    assert report["changed"] == 0
-    assert report["exit_code"] == 0
+    assert (report["changed"], report["exit_code"]) == (0, 0)
     assert state(provisioned_lab) == before
-
-
-def test_a_second_provision_costs_few_tasks(provisioned_lab: labs.Lab) -> None:
-    report = report_of(labs.clusterctl("provision", provisioned_lab.inventory, "--json"))
-
     for machine in ("node1", "node2"):
         counts = report["hosts"][machine]  # type: ignore[index]
         assert counts["ok"] + counts["changed"] <= 40, counts
+    assert {path: path.read_text() for path in recorded} == recorded
+    assert all("gpu:sim:2" in text for text in recorded.values())
+    assert len(recorded) == 2
 
 
 def test_a_plan_after_a_provision_shows_nothing(provisioned_lab: labs.Lab) -> None:
@@ -74,37 +72,28 @@ def test_a_plan_after_a_provision_shows_nothing(provisioned_lab: labs.Lab) -> No
     assert state(provisioned_lab) == before
 
 
-def test_a_plan_tells_what_would_change_and_changes_nothing(provisioned_lab: labs.Lab) -> None:
+def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    lab.root("node2", "echo '# by hand' >>/etc/docker/daemon.json.clusterctl-test; chmod 0644 /etc/munge/munge.key")
-    try:
-        before = state(lab)
+    for machine in ("node1", "node2"):
+        lab.root(machine, "chmod 0640 /etc/docker/daemon.json")
+    before = state(lab)
 
-        done = labs.clusterctl("plan", lab.inventory, "--detailed-exitcode", "--json", check=False)
+    plan = labs.clusterctl("plan", lab.inventory, "containers", "--detailed-exitcode", "--json", check=False)
 
-        assert done.returncode == 10
-        assert report_of(done)["hosts"]["node2"]["changed"] > 0  # type: ignore[index]
-        assert report_of(done)["hosts"]["node1"]["changed"] == 0  # type: ignore[index]
-        assert state(lab) == before
-    finally:
-        lab.root("node2", "rm -f /etc/docker/daemon.json.clusterctl-test; chmod 0400 /etc/munge/munge.key")
+    assert plan.returncode == 10, plan.stderr
+    assert {host: counts["changed"] for host, counts in report_of(plan)["hosts"].items()} == {  # type: ignore[attr-defined]
+        "head": 0,
+        "node1": 1,
+        "node2": 1,
+    }
+    assert state(lab) == before
 
+    done = labs.clusterctl("provision", lab.inventory, "containers", "--limit", "node2", "--json")
 
-def test_a_limited_provision_leaves_the_others_alone(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    lab.root("node1", "chmod 0640 /etc/security/limits.d/*clusterctl*")
-    lab.root("node2", "chmod 0640 /etc/security/limits.d/*clusterctl*")
-    try:
-        before = snapshots.files(lab, "node1")
-        changed = snapshots.files(lab, "node2")
-
-        done = labs.clusterctl("provision", lab.inventory, "--limit", "node2", "--json")
-
-        assert snapshots.difference(before, snapshots.files(lab, "node1")) == []
-        assert snapshots.difference(changed, snapshots.files(lab, "node2")) != []
-        assert "node1" not in report_of(done)["hosts"]  # type: ignore[operator]
-    finally:
-        labs.clusterctl("provision", lab.inventory)
+    assert snapshots.difference(before["node1"][0], snapshots.files(lab, "node1")) == []  # type: ignore[index]
+    assert snapshots.difference(before["node2"][0], snapshots.files(lab, "node2")) == ["/etc/docker/daemon.json"]  # type: ignore[index]
+    assert list(report_of(done)["hosts"]) == ["node2"]  # type: ignore[call-overload]
+    labs.clusterctl("provision", lab.inventory, "containers")
 
 
 def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
@@ -119,21 +108,10 @@ def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
         assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
 
 
-def test_hardware_is_written_beside_the_inventory_once(provisioned_lab: labs.Lab) -> None:
-    recorded = sorted((provisioned_lab.directory / "host_vars").rglob("*.yml"))
-    before = [path.read_text() for path in recorded]
-
-    labs.clusterctl("discover", provisioned_lab.inventory)
-
-    assert {path.parent.name if path.stem == "clusterctl" else path.stem for path in recorded} == {"node1", "node2"}
-    assert "gpu:sim:2" in before[0]
-    assert [path.read_text() for path in recorded] == before
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_soon_and_leaves_no_process_anywhere(provisioned_lab: labs.Lab, number: int) -> None:
     lab = provisioned_lab
-    run = start(lab)
+    run = start(lab, "base", "containers")
     deadline = time.monotonic() + 60
     while not any(marked(lab, machine) for machine in lab.machines) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -145,7 +123,7 @@ def test_a_stopped_run_ends_soon_and_leaves_no_process_anywhere(provisioned_lab:
     assert time.monotonic() - asked <= 10, told
     assert run.returncode == 128 + number, told
     assert {machine: marked(lab, machine) for machine in lab.machines} == dict.fromkeys(lab.machines, "")
-    assert report_of(labs.clusterctl("provision", lab.inventory, "--json"))["exit_code"] == 0
+    assert report_of(labs.clusterctl("provision", lab.inventory, "base", "--json"))["exit_code"] == 0
 
 
 def kill_and_run_again(lab: labs.Lab, seconds: float) -> None:
@@ -189,7 +167,7 @@ def test_twenty_runs_killed_at_random_points_all_converge(fresh_lab: labs.Lab) -
 
 
 def test_a_run_that_holds_the_lock_turns_the_second_away(provisioned_lab: labs.Lab) -> None:
-    first = start(provisioned_lab)
+    first = start(provisioned_lab, "base")
     try:
         deadline = time.monotonic() + 30
         lock = provisioned_lab.directory / ".clusterctl" / "lock"

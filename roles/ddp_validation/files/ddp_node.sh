@@ -60,8 +60,8 @@ trap finish EXIT
 # Shorter than Slurm's KillWait of 30 s, so that the ranks still write where they were.
 trap 'podman stop --time 10 "$name" >/dev/null 2>&1 || true' TERM INT
 
-# What podman warns of, without subordinate numbers and on a private mount, is how this cluster runs containers.
-podman --log-level fatal run --rm --name "$name" --label "clusterctl.job=$SLURM_JOB_ID" --pull never --read-only \
+# What podman warns of, a private mount, is how this cluster runs containers.
+podman --log-level error run --rm --name "$name" --label "clusterctl.job=$SLURM_JOB_ID" --pull never --read-only \
   --network host --ipc host --cgroups disabled --security-opt label=disable --ulimit host \
   --volume "$DDP_RUN_DIRECTORY:$DDP_RUN_DIRECTORY" \
   --volume "$DDP_DIRECTORY/ddp_proof.py:/ddp_proof.py:ro" \

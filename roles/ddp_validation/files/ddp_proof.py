@@ -12,8 +12,9 @@ its own machine: nothing shared is assumed, and a rank that dies has still said 
 broke.
 
 For tests only: ``DDP_PROOF_SABOTAGE`` makes rank 1 (or the rank in ``DDP_PROOF_SABOTAGE_RANK``) misbehave, as
-``same_data``, ``wrong_value``, ``wrong_collective``, ``local_gradient``, ``gradient``, ``exit``, ``sleep``,
-``cpu_fallback``, ``no_result`` or ``blind_check``. A result made with it says so and is never accepted as a proof.
+``same_data``, ``wrong_value``, ``wrong_collective``, ``local_gradient``, ``half_gradient``, ``gradient``, ``exit``,
+``sleep``, ``cpu_fallback``, ``no_result`` or ``blind_check``. A result made with it says so and is never accepted as a
+proof.
 """
 
 from __future__ import annotations
@@ -403,7 +404,9 @@ def collectives(job: Job) -> Outcome:
     """B: every collective gives exactly the closed form, for odd and large sizes, in three number formats."""
     if job.world == 1:
         return alone("exactly the numbers that arithmetic gives")
-    cases, missing, largest = 0, [], job.args.largest_bytes
+    # On a GPU, one case holds up to 16 times its bytes; every rank must take the same size.
+    room = torch.cuda.get_device_properties(job.device).total_memory // 32 if job.device.type == "cuda" else 1 << 40
+    cases, missing, largest = 0, [], min(job.gather("largest case", min(room, job.args.largest_bytes)))
     dtypes = [torch.float32, torch.int64] + ([torch.bfloat16] if job.world <= 256 else [])
     for name, collective in COLLECTIVES.items():
         for dtype in dtypes:
@@ -567,7 +570,7 @@ def gradients(job: Job) -> Outcome:
     model = ddp(job)
     model.zero_grad(set_to_none=True)
     with job.record.talking("backward with DDP"):
-        loss_of(model, own_batch(job, 0)).backward()
+        (loss_of(model, own_batch(job, 0)) * (0.5 if job.sabotaged("half_gradient") else 1.0)).backward()
         synced = gradients_of(model)
     if job.sabotaged("local_gradient"):
         synced = local
@@ -576,7 +579,7 @@ def gradients(job: Job) -> Outcome:
         names = [job.guilty(rank, "its gradient differs from the others'", name) for rank in ranks]
         return outcome("fail", f"{len(different)} gradients differ between ranks", expected, guilty=names)
     errors: dict[str, float] = {}
-    overlap, wrong, right = 0.0, 0.0, 0.0
+    overlap, wrong, right, own = 0.0, 0.0, 0.0, 0.0
     for name, gradient in local.items():
         mean = gradient.double().to("cpu")
         with job.record.talking(f"reference of {name}"):
@@ -584,16 +587,17 @@ def gradients(job: Job) -> Outcome:
         mean /= job.world
         error = synced[name].double().to("cpu") - mean
         errors[name] = float(error.norm() / mean.norm().clamp_min(1e-30))
-        overlap += float((error * gradient.double().to("cpu")).sum())
-        wrong, right = wrong + float(error.square().sum()), right + float(gradient.double().square().sum())
-    total = math.sqrt(wrong) / max(1e-30, math.sqrt(right))
+        mine = gradient.double().to("cpu")
+        overlap, own = overlap + float((error * mine).sum()), own + float(mine.square().sum())
+        wrong, right = wrong + float(error.square().sum()), right + float(mean.square().sum())
+    total = math.sqrt(wrong / max(1e-60, right))
     worst = max(errors, key=errors.__getitem__)
     said = f"largest relative error {errors[worst]:.1e}, in {worst}"
     # A tensor whose true gradient is all but zero has no meaningful relative error of its own: judged within the whole.
     if errors[worst] < 1e-5 or total < 1e-6:
         return outcome("pass", said, expected, relative_error=errors[worst], parameter=worst)
     # Whose gradient is missing in the mean, or weighs too much: the one that the error points along.
-    share = abs(overlap) / max(1e-30, math.sqrt(wrong) * math.sqrt(right))
+    share = abs(overlap) / max(1e-30, math.sqrt(wrong * own))
     shares = job.gather("whose gradient is wrong", share)
     suspect = shares.index(max(shares))
     names = [job.guilty(suspect, f"its share of the mean is wrong (alignment {shares[suspect]:.2f})", worst)]
@@ -867,9 +871,9 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--run-id", required=True, help="identifies the run; the result repeats it")
     parser.add_argument("--expect", required=True, help="ranks per node, as node1=2,node2=2")
     parser.add_argument("--device", choices=("cuda", "cpu"), required=True, help="what each rank must work on")
-    parser.add_argument("--steps", type=int, default=50, help="training steps")
+    parser.add_argument("--steps", type=int, help="training steps (cuda: 120, cpu: 50)")
     parser.add_argument("--reference-steps", type=int, default=50, help="steps repeated in one process")
-    parser.add_argument("--warmup", type=int, default=10, help="steps that are not timed")
+    parser.add_argument("--warmup", type=int, help="steps that are not timed (cuda: 20, cpu: 10)")
     parser.add_argument("--batch", type=int, default=4, help="sequences per rank and step")
     parser.add_argument("--length", type=int, default=32, help="tokens per sequence")
     parser.add_argument("--width", type=int, help="width of the model (cuda: 768, cpu: 128)")
@@ -881,6 +885,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     cuda = args.device == "cuda"
     for name, (on_gpu, on_cpu) in {
+        "steps": (120, 50),
+        "warmup": (20, 10),
         "width": (768, 128),
         "layers": (14, 5),
         "rate": (3e-4, 3e-3),
