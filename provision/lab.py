@@ -59,6 +59,7 @@ def down(name: str) -> None:
     directory(name)
     _refuse_unfit()
     _play("lab down", name, {})
+    shutil.rmtree(_records(name), ignore_errors=True)
 
 
 def status(name: str) -> dict[str, Any]:
@@ -81,6 +82,11 @@ def _state() -> Path:
     return Path(state) / "clusterctl"
 
 
+def _records(name: str) -> Path:
+    """Return where runs on the lab are recorded: not in its own directory, which goes with it while a run goes on."""
+    return _state() / "lab-runs" / name
+
+
 def _refuse_unfit() -> None:
     """Say at once what the playbooks would say late: who is not root or has no engine can make no machine."""
     if os.geteuid() != 0:
@@ -97,8 +103,7 @@ def _refuse_unfit() -> None:
 
 
 def _play(command: str, name: str, variables: Mapping[str, Any]) -> RunReport:
-    # Not in the lab's own directory: that is removed together with the lab, under the run's feet.
-    records = _state() / "lab-runs" / name
+    records = _records(name)
     records.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal.prepare(records)
     record = journal.begin(records, command)
@@ -126,9 +131,3 @@ def _play(command: str, name: str, variables: Mapping[str, Any]) -> RunReport:
             exit_code=code,
         )
     return report
-
-
-if __name__ == "__main__":
-    from provision.cli import cli
-
-    cli.main(["lab", *sys.argv[1:]])
