@@ -31,8 +31,8 @@ test: lint test-unit test-roles test-lab test-molecule ## Run every test and lin
 test-unit: .venv/.dev ## Run the tests that need no machine
 	@$(RUN) pytest -q -n 2 tests/unit
 
-test-roles: .venv/.dev ## Compare what the roles render with what they should
-	@$(RUN) pytest -q -n 2 tests/roles
+test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
+	@$(RUN) pytest -q -n 2 tests/roles tests/runs
 
 test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
 	@$(RUN) pytest -q -m "not faults" tests/lab
