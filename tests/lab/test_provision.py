@@ -45,7 +45,7 @@ def marked(lab: labs.Lab, machine: str) -> str:
     return lab.root(machine, "grep -lsz '^CLUSTERCTL_RUN=' /proc/[0-9]*/environ", check=False)
 
 
-def test_a_second_provision_changes_nothing_restarts_nothing_and_costs_few_tasks(provisioned_lab: labs.Lab) -> None:
+def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab: labs.Lab) -> None:
     before = state(provisioned_lab)
     recorded = {path: path.read_text() for path in (provisioned_lab.directory / "host_vars").rglob("*.yml")}
 
@@ -54,9 +54,6 @@ def test_a_second_provision_changes_nothing_restarts_nothing_and_costs_few_tasks
     report = report_of(done)
     assert (report["changed"], report["exit_code"]) == (0, 0)
     assert state(provisioned_lab) == before
-    for machine in ("node1", "node2"):
-        counts = report["hosts"][machine]  # type: ignore[index]
-        assert counts["ok"] + counts["changed"] <= 40, counts
     assert {path: path.read_text() for path in recorded} == recorded
     assert all("gpu:sim:2" in text for text in recorded.values())
     assert len(recorded) == 2

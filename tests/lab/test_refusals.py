@@ -152,18 +152,22 @@ def test_more_memory_declared_than_there_is_is_refused_with_both_values(small_la
 
 def test_a_package_manager_that_is_busy_is_named(small_lab: labs.Lab) -> None:
     lock = "/var/lib/dpkg/lock-frontend"
-    hold = f"import fcntl, time; f = open('{lock}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(25)"
+    hold = f"import fcntl, time; f = open('{lock}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(40)"
     holder = subprocess.Popen(["docker", "exec", small_lab.container("node1"), "python3", "-c", hold])
     try:
         time.sleep(1)
-        done = labs.clusterctl("preflight", small_lab.inventory, "--json", check=False)
+        done = labs.clusterctl(
+            "preflight", small_lab.inventory, "-e", "preflight_lock_timeout=2", "--json", check=False
+        )
     finally:
         holder.kill()
         small_lab.root("node1", "pkill -f lock-frontend", check=False)
 
-    (check,) = [c for c in json.loads(done.stdout)["checks"] if "lock" in c["id"] and c["host"] == "node1"]
-    assert check["verdict"] in ("fail", "warn")
-    assert "python3" in check["observed"]
+    checks = json.loads(done.stdout)["checks"]
+    locks = {check["host"]: check for check in checks if check["id"] == "preflight.package_lock"}
+    assert done.returncode == 3
+    assert (locks["head"]["verdict"], locks["node1"]["verdict"]) == ("pass", "fail")
+    assert "python3" in locks["node1"]["observed"]
 
 
 @pytest.mark.parametrize("command", ["status", "plan"])

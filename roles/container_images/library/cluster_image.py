@@ -244,7 +244,13 @@ def main():
     )
     image, changed = Image(module.params), False
     try:
-        digest = image.known() if image.record.exists() else None
+        try:
+            digest = image.known() if image.record.exists() else None
+        except BuildError:
+            # The cache is kept from an earlier cluster; a rehearsal on a clean controller has started no registry.
+            if not module.check_mode:
+                raise
+            digest = None
         if digest is None and not module.check_mode:
             with (Path(module.params["cache"]) / "images.lock").open("w", encoding="utf-8") as lock:
                 # Several clusters may share a cache: whoever comes second finds the image built.
