@@ -21,7 +21,7 @@ _OWN = (
 )
 
 #: Files whose content is random by design: mode and owner are compared, the content is not.
-_SECRET = ("/etc/munge/munge.key", ".key", ".crt", ".pem", "/etc/docker/key.json")
+_SECRET = ("/etc/munge/munge.key", ".key", ".crt", ".cert", ".pem", "/etc/docker/key.json")
 
 _SCRIPT = r"""
 import hashlib, json, os, sys
@@ -43,8 +43,8 @@ for top in sys.argv[3:]:
             else:
                 with open(path, "rb") as handle:
                     data = handle.read()
-                for word in sys.stdin_words:
-                    data = data.replace(word, b"ADDRESS.")
+                for word, name in THIS_LAB.items():
+                    data = data.replace(word, name)
                 content = hashlib.sha256(data).hexdigest()
             found[path] = [oct(info.st_mode), info.st_uid, info.st_gid, content]
 print(json.dumps(found))
@@ -52,9 +52,9 @@ print(json.dumps(found))
 
 
 def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
-    """Return mode, owner and content hash of every file below the directories, the lab's subnet made anonymous."""
+    """Return mode, owner and content hash of every file below the directories; the lab's name and subnet do not count."""
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
-    script = _SCRIPT.replace("sys.stdin_words", f"[{subnet.encode()!r}]")
+    script = f"THIS_LAB = { {subnet.encode(): b'SUBNET.', lab.name.encode(): b'LAB'}!r}\n{_SCRIPT}"
     words = [json.dumps(_OWN), json.dumps(_SECRET), *(tops or ("/etc", "/usr/local", "/opt"))]
     printed = labs.run(
         ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
