@@ -54,7 +54,8 @@ print(json.dumps(found))
 def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
     """Return mode, owner and content hash of every file below the directories; the lab's name and subnet do not count."""
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
-    script = f"THIS_LAB = { {subnet.encode(): b'SUBNET.', lab.name.encode(): b'LAB'}!r}\n{_SCRIPT}"
+    own = {subnet.encode(): b"SUBNET.", lab.name.encode(): b"LAB"}
+    script = f"THIS_LAB = {own!r}\n{_SCRIPT}"
     words = [json.dumps(_OWN), json.dumps(_SECRET), *(tops or ("/etc", "/usr/local", "/opt"))]
     printed = labs.run(
         ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
