@@ -52,7 +52,7 @@ print(json.dumps(found))
 
 
 def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
-    """Return mode, owner and content hash of every file below the directories; the lab's name and subnet do not count."""
+    """Return mode, owner and content hash of every file below the directories, without the lab's name and subnet."""
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
     own = {subnet.encode(): b"SUBNET.", lab.name.encode(): b"LAB"}
     script = f"THIS_LAB = {own!r}\n{_SCRIPT}"
