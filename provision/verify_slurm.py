@@ -112,13 +112,17 @@ def _check(name: str, verdict: str, **more: Any) -> dict[str, Any]:
     return {"id": f"slurm.{name}", "host": "", "level": "host", "verdict": verdict, **more}
 
 
+def containers(inspected: str) -> dict[str, dict[str, Any]]:
+    """Return what ``docker container inspect`` printed, by name; nothing where it printed something else."""
+    try:
+        return {str(entry["Name"]).lstrip("/"): entry for entry in json.loads(inspected or "[]")}
+    except ValueError:
+        return {}
+
+
 def daemon_check(inspected: str, names: Sequence[str], image: str) -> dict[str, Any]:
     """Judge a machine's containers by ``docker container inspect``: all run, and from the image that was built."""
-    try:
-        found = {entry["Name"].lstrip("/"): entry for entry in json.loads(inspected or "[]")}
-    except ValueError:
-        found = {}
-    wrong = []
+    found, wrong = containers(inspected), []
     for name in names:
         if name not in found:
             wrong.append(f"{name} does not exist")
@@ -205,8 +209,13 @@ def version_check(name: str, nodes: Mapping[str, Mapping[str, Any]], declared: s
     )
 
 
-def memlock_check(allowed: bool) -> dict[str, Any]:
-    """Report whether jobs get the locked memory that RDMA needs, which a machine inside a container cannot give."""
+def memlock_check(inspected: str) -> dict[str, Any]:
+    """Report whether jobs get the locked memory that RDMA needs, which a machine inside a container cannot give.
+
+    ``inspected`` is ``docker container inspect`` of slurmd: its limits are left out where the machine lacks the right.
+    """
+    host: Mapping[str, Any] = next((entry.get("HostConfig", {}) for entry in containers(inspected).values()), {})
+    allowed = any(str(limit.get("Name")) == "memlock" for limit in host.get("Ulimits") or ())
     return _check(
         "memlock",
         "pass" if allowed else "warn",

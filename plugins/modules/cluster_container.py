@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -16,9 +18,20 @@ description:
   - Starts a container with the engine's own command and writes its settings into a label. A container whose label says
     the same is left alone, whatever the engine has filled in by itself; any other is replaced.
   - Nothing is granted that is not listed. All containers use the machine's network.
+  - A machine that is itself a container may lack CAP_SYS_RESOURCE; no container on it may then have it, nor a limit
+    above the machine's own. There, both are left out.
   - It can what C(community.docker.docker_container) 4.8 cannot, which is to unmask the system's paths
     (C(systempaths=unconfined)), and asks for no Python library on the machine.
 options:
+  directories:
+    type: list
+    elements: dict
+    default: []
+    description: Directories of the machine that it keeps things in, made where they are missing.
+    suboptions:
+      path: {type: path, required: true, description: Where.}
+      mode: {type: str, required: true, description: Mode.}
+      owner: {type: str, required: true, description: Number of owner and group.}
   name: {type: str, required: true, description: Name of the container.}
   image: {type: str, required: true, description: Image by digest; pulled where the machine lacks it.}
   command: {type: list, elements: str, required: true, description: What it runs.}
@@ -37,11 +50,13 @@ options:
 """
 
 RETURN = """
+raised: {type: bool, returned: always, description: Whether the machine allows limits above its own.}
 action: {type: str, returned: always, description: 'What was done: nothing, start, create, replace.'}
 """
 
 
 LABEL = "clusterctl.settings"
+SYS_RESOURCE = 24  # its bit in a set of capabilities: capabilities(7)
 _OPTIONS = (
     ("capabilities", "--cap-add"),
     ("security", "--security-opt"),
@@ -50,6 +65,12 @@ _OPTIONS = (
     ("ulimits", "--ulimit"),
     ("device_rules", "--device-cgroup-rule"),
 )
+
+
+def can_raise_limits(status):
+    """Tell from /proc/1/status whether anything on this machine may have CAP_SYS_RESOURCE."""
+    found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
+    return bool(found) and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
 
 
 def arguments(params):
@@ -80,6 +101,22 @@ def needed(found, settings):
     return "nothing" if found["State"]["Running"] or found["State"]["Restarting"] else "start"
 
 
+def directories(module):
+    """Have the directories, and tell whether something had to be done for it."""
+    changed = False
+    for item in module.params["directories"]:
+        path = Path(item["path"])
+        if not path.is_dir():
+            changed = True
+            if module.check_mode:
+                continue
+            path.mkdir(parents=True)
+        changed = module.set_owner_if_different(str(path), item["owner"], changed)
+        changed = module.set_group_if_different(str(path), item["owner"], changed)
+        changed = module.set_mode_if_different(str(path), item["mode"], changed)
+    return changed
+
+
 def main():
     """Run the module."""
     listed = {"type": "list", "elements": "str", "default": []}
@@ -90,6 +127,16 @@ def main():
             "command": {"type": "list", "elements": "str", "required": True},
             "user": {"type": "str", "required": True},
             "read_only": {"type": "bool", "default": True},
+            "directories": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "mode": {"type": "str", "required": True},
+                    "owner": {"type": "str", "required": True},
+                },
+            },
             **{key: dict(listed) for key, _ in _OPTIONS},
             "labels": {"type": "dict", "default": {}},
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
@@ -104,10 +151,18 @@ def main():
         return output
 
     name, image = module.params["name"], module.params["image"]
-    code, shown, _ = module.run_command(["docker", "container", "inspect", name])
-    found = json.loads(shown)[0] if code == 0 else None
+    found = None
+    # A rehearsal on a clean machine has installed no engine, and may not know the image yet.
+    if not (module.check_mode and module.get_bin_path("docker") is None):
+        code, shown, _ = module.run_command(["docker", "container", "inspect", name])
+        found = json.loads(shown)[0] if code == 0 else None
+    raised = can_raise_limits(Path("/proc/1/status").read_text(encoding="ascii"))
+    if not raised:
+        module.params["ulimits"] = []
+        module.params["capabilities"] = [word for word in module.params["capabilities"] if word != "SYS_RESOURCE"]
     words = arguments(module.params)
     settings = json.dumps(words)
+    made = directories(module)
     action = needed(found, settings)
     if action != "nothing" and not module.check_mode:
         if action in ("create", "replace"):
@@ -120,7 +175,12 @@ def main():
             docker("start", name)
     before = ((found or {}).get("Config", {}).get("Labels") or {}).get(LABEL, "[]")
     diff = {side: "\n".join(json.loads(text)) + "\n" for side, text in (("before", before), ("after", settings))}
-    module.exit_json(changed=action != "nothing", action=action, diff=diff if action in ("create", "replace") else {})
+    module.exit_json(
+        changed=made or action != "nothing",
+        action=action,
+        raised=raised,
+        diff=diff if action in ("create", "replace") else {},
+    )
 
 
 if __name__ == "__main__":

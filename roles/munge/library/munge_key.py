@@ -31,7 +31,7 @@ options:
     required: true
     choices: [make, fingerprint, request, seal, install]
     description:
-      - C(make) a key where there is none, kept for root until munge's package is there.
+      - C(make) a key where there is none, kept for root until munge's package is there; answers as C(fingerprint).
       - C(fingerprint) hashes the key with a salt, a new one unless C(salt) is given.
       - C(request) compares with a salted hash; where the key differs, C(certificate) is what to seal the right one for.
       - C(seal) encrypts the key to C(certificate).
@@ -103,12 +103,11 @@ def openssl(*words, stdin=None):
 
 
 def make(module, path, mode):
-    """Make a key where there is none."""
-    if read(path) is not None:
-        return {"changed": False}
-    if not module.check_mode:
+    """Make a key where there is none, and answer with the fingerprint."""
+    missing = read(path) is None
+    if missing and not module.check_mode:
         write(path, secrets.token_bytes(max(module.params["bytes"], MINIMUM)), mode)
-    return {"changed": True}
+    return {**tell(module, path, mode), "changed": missing}
 
 
 def tell(module, path, mode):
@@ -136,7 +135,19 @@ def request(module, path, mode):
     WAITING.mkdir(0o700)
     private, public = WAITING / "key", WAITING / "certificate"
     openssl(
-        *("req", "-x509", "-newkey", "rsa:3072", "-nodes", "-days", "2", "-subj", "/CN=munge key"),
+        *(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=munge key",
+        ),
         *("-keyout", private, "-out", public),
     )
     return {"changed": False, "same": False, "certificate": public.read_text(encoding="ascii")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from provision import verify_jobs, verify_slurm
 
 
-def slurm_service_checks(seen, host, group_names, image, version, simulated, unlimited):
+def slurm_service_checks(seen, host, group_names, image, version, simulated):
     """Return the checks of one machine. ``seen`` are the role's registered answers and the inventory's node_gres."""
     nodes = verify_slurm.nodes_in(str(seen["nodes"]))
     checks = [verify_slurm.daemon_check(str(seen["containers"]), [str(name) for name in seen["daemons"]], str(image))]
@@ -17,7 +17,7 @@ def slurm_service_checks(seen, host, group_names, image, version, simulated, unl
             verify_slurm.state_check(name, nodes),
             verify_slurm.gres_check(name, nodes, str(seen["gres"]), str(seen["declared"]), words),
             verify_slurm.version_check(name, nodes, str(version)),
-            verify_slurm.memlock_check(bool(unlimited)),
+            verify_slurm.memlock_check(str(seen["containers"])),
         ]
     return checks
 
