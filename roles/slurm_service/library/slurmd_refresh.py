@@ -1,10 +1,12 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have slurmd run with the controller's configuration, without touching its jobs."""
+"""Have slurmd run with the controller's configuration, without touching its jobs, and its node take jobs again."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from pathlib import Path
 
@@ -16,12 +18,33 @@ short_description: Have slurmd run with the controller's configuration
 description:
   - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmd fetch them again
     (SIGHUP, which starts it anew in its place; jobs go on). Looks at what is, so an interrupted run is made up for.
+  - A node that slurmctld itself has drained because it registered with less than declared, and that now registers as
+    declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
 options:
   expected: {type: dict, required: true, description: SHA-1 of the controller's files by name.}
   cache: {type: path, default: /var/spool/slurmd/conf-cache, description: Where slurmd keeps what it fetched.}
   container: {type: str, default: slurmd, description: Name of its container.}
+  node: {type: str, required: true, description: The node by Slurm's name.}
   wait: {type: int, default: 60, description: Seconds that it may take.}
 """
+
+#: How slurmctld begins the reason when a node registers with less than slurm.conf says (validate_node_specs() in
+#: src/slurmctld/node_mgr.c, gres_node_config_validate() in src/interfaces/gres.c, both 24.11).
+AT_REGISTRATION = re.compile(
+    r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
+)
+
+
+def to_resume(node):
+    """Tell whether slurmctld drained the node at a registration that has been followed by a better one.
+
+    ``node`` is its entry in ``scontrol show node --json``. None: it has not registered since; asking again may help.
+    """
+    state = set(node.get("state") or ())
+    reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
+    if "DRAIN" not in state or author != "slurm" or not AT_REGISTRATION.match(reason):
+        return False
+    return None if state & {"INVALID_REG", "NOT_RESPONDING", "DOWN", "UNKNOWN"} else True
 
 
 def differing(module, expected, cache):
@@ -40,11 +63,13 @@ def main():
             "expected": {"type": "dict", "required": True},
             "cache": {"type": "path", "default": "/var/spool/slurmd/conf-cache"},
             "container": {"type": "str", "default": "slurmd"},
+            "node": {"type": "str", "required": True},
             "wait": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     expected, cache = module.params["expected"], module.params["cache"]
+    scontrol = ["docker", "exec", module.params["container"], "scontrol"]
 
     def settled(seconds):
         """Wait until slurmd has fetched what it is to have, as a new one does by itself."""
@@ -55,15 +80,34 @@ def main():
             time.sleep(0.5)
         return True
 
-    if settled(0 if module.check_mode else 10):
-        module.exit_json(changed=False)
-    if not module.check_mode:
+    def resumable(seconds):
+        """Tell whether the node waits for nothing but this; a registration may be on its way."""
+        end = time.monotonic() + seconds
+        while True:
+            _, told, _ = module.run_command([*scontrol, "show", "node", module.params["node"], "--json"])
+            try:
+                answer = to_resume(json.loads(told)["nodes"][0])
+            except (ValueError, LookupError):
+                return False  # the role's own proof says what is wrong with a slurmctld that does not answer
+            if answer is not None or time.monotonic() >= end:
+                return bool(answer)
+            time.sleep(1)
+
+    refresh = not settled(0 if module.check_mode else 10)
+    if refresh and not module.check_mode:
         code, _, problem = module.run_command(["docker", "kill", "--signal", "HUP", module.params["container"]])
         if code or not settled(module.params["wait"]):
             wrong = ", ".join(differing(module, expected, cache))
             logs = module.run_command(["docker", "logs", "--tail", "5", module.params["container"]])
             module.fail_json(msg=f"slurmd did not fetch {wrong}: {problem.strip()} {logs[1].strip()} {logs[2].strip()}")
-    module.exit_json(changed=True)
+    resume = resumable(0 if module.check_mode else 10)
+    if resume and not module.check_mode:
+        code, _, problem = module.run_command(
+            [*scontrol, "update", f"NodeName={module.params['node']}", "State=RESUME"]
+        )
+        if code:
+            module.fail_json(msg=f"Slurm did not resume {module.params['node']}: {problem.strip()}")
+    module.exit_json(changed=refresh or resume, refreshed=refresh, resumed=resume)
 
 
 if __name__ == "__main__":
