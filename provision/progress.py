@@ -74,7 +74,7 @@ class Progress:
             self._done.clear()
             if self._verbosity == 1 and self._task and kind == "playbook_on_task_start":
                 self.say(f"{self._stage}: {self._task}")
-        elif str(kind).startswith("runner_on_") and kind != "runner_on_start":
+        elif str(kind).startswith("runner_on_"):
             data = event.get("event_data") or {}
             host = str(data.get("host", ""))
             self._done.add(host)

@@ -29,6 +29,9 @@ from provision.runner_secret import offered
 #: Called after each event with the report so far and the event itself.
 OnEvent = Callable[[RunReport, Mapping[str, Any]], None]
 
+#: Where the callback is that hands events over; it extends ansible-runner's own.
+CALLBACKS = content.ROOT / "plugins" / "callback"
+
 #: Characters of one task's result that Ansible hands over; more arrives as nothing at all. Checks of 10,000 nodes fit.
 MAX_RESULT = 8_000_000
 
@@ -156,8 +159,8 @@ def _runner(
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
-        "ANSIBLE_CALLBACK_PLUGINS": get_callback_dir(),
-        "ANSIBLE_STDOUT_CALLBACK": "awx_display",
+        "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join([get_callback_dir(), str(CALLBACKS)]),
+        "ANSIBLE_STDOUT_CALLBACK": "clusterctl_events",
         "AWX_ISOLATED_DATA_DIR": config.artifact_dir,
         "MAX_EVENT_RES": str(MAX_RESULT),
     }

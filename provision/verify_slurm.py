@@ -24,12 +24,14 @@ UNFIT = frozenset(
         *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
     }
 )
+#: Flags by which somebody takes a node out on purpose. They are nothing that provisioning could mend.
+WITHHELD = frozenset({"DRAIN", "MAINTENANCE"})
 #: What to do about a flag or a base state, in the order in which they are looked for.
 _REMEDIES = (
     (
         "INVALID_REG",
         "the node has less than slurm.conf says",
-        "clusterctl preflight; then on the node: docker restart slurmd",
+        "clusterctl preflight tells which value; correct it or the machine; then clusterctl provision slurm",
     ),
     ("NOT_RESPONDING", "slurmd does not answer slurmctld", "on the node: docker logs --tail 20 slurmd"),
     (
@@ -141,8 +143,11 @@ def daemon_check(inspected: str, names: Sequence[str], image: str) -> dict[str, 
     )
 
 
-def state_check(name: str, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Judge a node by the flags of its state."""
+def state_check(name: str, nodes: Mapping[str, Mapping[str, Any]], *, verifying: bool = True) -> dict[str, Any]:
+    """Judge a node by the flags of its state.
+
+    A node that is only withheld from jobs fails no run that is not ``verifying``: it is provisioned like the rest.
+    """
     node = nodes.get(name)
     expected = "IDLE, MIXED or ALLOCATED, and nothing that keeps jobs away"
     if node is None:
@@ -162,9 +167,10 @@ def state_check(name: str, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         ((cause, fix.format(node=name)) for word, cause, fix in _REMEDIES if word in state),
         ("", "scontrol show node " + name),
     )
+    withheld = bool(set(state) & HEALTHY) and set(state) & UNFIT <= WITHHELD
     return _check(
         "node_state",
-        "pass" if fit(node) else "fail",
+        "pass" if fit(node) else "warn" if withheld and not verifying else "fail",
         observed="+".join(state) + (f" ({reason})" if reason else ""),
         expected=expected,
         source="scontrol show nodes --json",

@@ -156,6 +156,7 @@ def test_runs_that_were_killed_do_not_break_the_next(fresh_lab: labs.Lab) -> Non
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(2 * 3600)
 def test_twenty_runs_killed_at_random_points_all_converge(fresh_lab: labs.Lab) -> None:
     moments = random.Random("twenty kills")  # noqa: S311 - moments, not secrets
     for _ in range(20):

@@ -316,7 +316,7 @@ def test_an_error_in_our_own_code_does_not_leave_ansible_running(tmp_path: Path)
     record = journal.begin(journal.prepare(journal.state_directory(inventory)), "provision")
 
     def broken(_: RunReport, event: Mapping[str, Any]) -> None:
-        if event.get("event") == "runner_on_start":
+        if event.get("event") == "playbook_on_task_start":
             wait_for(lambda: list(tmp_path.glob("held-*")), seconds=5)
             raise RuntimeError("a bug")
 

@@ -31,7 +31,7 @@ def test_a_node_that_takes_jobs_passes(state: Any) -> None:
         (["IDLE", "NOT_RESPONDING"], "docker logs"),
         (["DOWN"], "docker logs"),
         (["UNKNOWN"], "docker logs"),
-        (["IDLE", "INVALID_REG"], "docker restart slurmd"),
+        (["IDLE", "INVALID_REG"], "clusterctl provision slurm"),
         (["MIXED", "MAINTENANCE"], "scontrol show node node1"),
         ("IDLE+DRAIN", "State=RESUME"),
         ("IDLE*", "docker logs"),
@@ -43,6 +43,23 @@ def test_a_flag_that_keeps_jobs_away_fails_although_the_base_state_is_good(state
     assert check["verdict"] == "fail"
     assert fix in check["fix"]
     assert "Low RealMemory" in check["observed"]
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [
+        (["IDLE", "DRAIN"], "warn"),
+        (["MIXED", "MAINTENANCE"], "warn"),
+        (["IDLE", "DRAIN", "INVALID_REG"], "fail"),
+        (["IDLE", "DRAIN", "NOT_RESPONDING"], "fail"),
+        (["DOWN", "DRAIN"], "fail"),
+    ],
+)
+def test_a_node_that_an_administrator_has_drained_is_no_failure_of_provisioning(state: list[str], verdict: str) -> None:
+    check = state_check("node1", nodes(state=state, reason="bad fan"), verifying=False)
+
+    assert check["verdict"] == verdict
+    assert "bad fan" in check["observed"]
 
 
 def test_a_node_that_slurmctld_does_not_know_fails_and_a_silent_slurmctld_is_unknown() -> None:

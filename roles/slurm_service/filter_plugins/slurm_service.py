@@ -7,14 +7,14 @@ from __future__ import annotations
 from provision import verify_jobs, verify_slurm
 
 
-def slurm_service_checks(seen, host, group_names, image, version, simulated):
+def slurm_service_checks(seen, host, group_names, image, version, simulated, verifying):
     """Return the checks of one machine. ``seen`` are the role's registered answers and the inventory's node_gres."""
     nodes = verify_slurm.nodes_in(str(seen["nodes"]))
     checks = [verify_slurm.daemon_check(str(seen["containers"]), [str(name) for name in seen["daemons"]], str(image))]
     if "slurm_compute" in group_names:
         name, words = str(host), [str(word) for word in simulated]
         checks += [
-            verify_slurm.state_check(name, nodes),
+            verify_slurm.state_check(name, nodes, verifying=bool(verifying)),
             verify_slurm.gres_check(name, nodes, str(seen["gres"]), str(seen["declared"]), words),
             verify_slurm.version_check(name, nodes, str(version)),
             verify_slurm.memlock_check(str(seen["containers"])),
