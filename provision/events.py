@@ -248,5 +248,6 @@ class RunReport:
 
     def _warn(self, text: str) -> None:
         text = " ".join(text.split()).removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")
-        if text:
+        # Ansible makes its directory on a machine that it enters for the first time, with the right mode, and says so.
+        if text and not text.startswith("Module remote_tmp "):
             self.warnings[text] = None

@@ -282,13 +282,24 @@ def test_the_shell_completes_commands_stages_and_hosts(inventory: Path, shell: s
     assert completed(shell, "clusterctl verify --limit node1,hea", 3, here) == ["node1,head"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_completion_script_is_one_that_the_shell_accepts(shell: str) -> None:
-    text = call("completion", shell).stdout
+#: What the shells' own machinery would do around the script: hand it a half-written line, and show what it offers.
+SHELLS = {
+    "bash": '''compopt() { :; }; eval "$(clusterctl completion bash)"
+        COMP_WORDS=(clusterctl pr); COMP_CWORD=1; _clusterctl_completion clusterctl; printf '%s\\n' "${COMPREPLY[@]}"''',
+    "zsh": """compdef() { : }; compadd() { print -rl -- ${(P)@[-1]} }; _describe() { print -rl -- ${(P)3} }
+        eval "$(clusterctl completion zsh)"; words=(clusterctl pr); CURRENT=2; _clusterctl_completion""",
+}
 
-    assert "_CLUSTERCTL_COMPLETE" in text
-    if shell == "bash":
-        assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_completion_script_works_in_the_shell_itself(shell: str) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    done = subprocess.run(
+        [shell, "-c", SHELLS[shell]], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+    )
+
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["preflight", "provision"], done.stderr
 
 
 def test_host_names_are_read_from_an_inventory_that_is_half_written(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -48,6 +51,8 @@ reference: {type: str, returned: always, description: The image by digest; empty
 """
 
 
+#: Where the engine keeps what it logs in to registries with.
+LOGIN = "/root/.docker/config.json"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 
 
@@ -96,17 +101,54 @@ def visible(entry):
     return None if Path(entry.name).name.startswith(".") else entry
 
 
+def ask(url, context, authorization=None):
+    """Ask a registry for a manifest; return the HTTP status, and what it wants to see of those whom it turns away."""
+    headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
+    request = urllib.request.Request(url, method="HEAD", headers=headers)  # noqa: S310 - always https
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers.get("WWW-Authenticate", "")
+
+
+def authorization(host, project, challenge, context, login=LOGIN):
+    """Return the header by which the engine's own login opens the registry; None where there is no such login.
+
+    ``challenge`` is its WWW-Authenticate: Basic, or Bearer, where a token is to be fetched from the realm that it names
+    (the distribution project's token authentication, which Harbor speaks).
+    """
+    try:
+        known = json.loads(Path(login).read_text(encoding="utf-8"))["auths"][host]["auth"]
+    except (OSError, ValueError, LookupError):
+        return None
+    if not challenge.lower().startswith("bearer"):
+        return f"Basic {known}"
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    wanted = {"service": fields.get("service", ""), "scope": f"repository:{project}:pull"}
+    url = f"{fields.get('realm', '')}?{urllib.parse.urlencode(wanted)}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {known}"})  # noqa: S310 - the registry's word
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+            told = json.load(answer)
+    except (urllib.error.HTTPError, ValueError):
+        return None
+    return f"Bearer {told.get('token') or told.get('access_token')}"
+
+
 class Image:
     """One image: its recipe, where it is remembered and where it goes."""
 
     def __init__(self, params):
         self.params = params
         self.recipe = recipe_of(params)
-        self.record = Path(params["cache"]) / "images" / f"{params['name']}-{self.recipe[:16]}.json"
+        # What one registry has tells nothing about another, and clusters with other registries may share the cache.
+        registry = hashlib.sha256(params["push"].encode()).hexdigest()
+        self.record = Path(params["cache"]) / "images" / f"{params['name']}-{self.recipe[:16]}-{registry[:8]}.json"
         self.log = []
 
     def known(self):
-        """Return the digest of the image if this recipe was built and the registry still has it."""
+        """Return the digest of the image if this recipe was built for this registry, which still has it."""
         try:
             digest = json.loads(self.record.read_text(encoding="utf-8"))["digest"]
         except (OSError, ValueError, KeyError):
@@ -121,17 +163,20 @@ class Image:
         host, _, project = f"{self.params['pull']}/{self.params['name']}".partition("/")
         authority = Path(f"/etc/docker/certs.d/{host}/ca.crt")
         context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+        url = f"https://{host}/v2/{project}/manifests/{digest}"
         try:
-            connection = http.client.HTTPSConnection(host, timeout=20, context=context)
-            connection.request("HEAD", f"/v2/{project}/manifests/{digest}", headers={"Accept": MANIFEST})
-            status = connection.getresponse().status
+            status, challenge = ask(url, context)
+            if status == 401:
+                status, _ = ask(url, context, authorization(host, project, challenge, context))
         except (OSError, http.client.HTTPException) as error:
             raise BuildError(f"the registry {host} does not answer: {error}") from error
-        if status not in (200, 401, 403, 404):
+        if status in (401, 403):
+            raise BuildError(
+                f"the registry {host} refuses us; see container_images_username, container_images_password"
+            )
+        if status not in (200, 404):
             raise BuildError(f"the registry {host} answers HTTP {status}")
-        # One that asks who is there answers 401 or 403, and only the engine knows the password: what was pushed is
-        # taken to be there.
-        return status != 404
+        return status == 200
 
     def _run(self, argv, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
@@ -213,6 +258,7 @@ class Image:
             raise BuildError("\n".join(["the registry named no digest", *self.log[-10:]]))
         facts = {
             "digest": found[1],
+            "registry": self.params["push"],
             "recipe": self.recipe,
             "base": base,
             "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
