@@ -285,7 +285,8 @@ def test_the_shell_completes_commands_stages_and_hosts(inventory: Path, shell: s
 #: What the shells' own machinery would do around the script: hand it a half-written line, and show what it offers.
 SHELLS = {
     "bash": '''compopt() { :; }; eval "$(clusterctl completion bash)"
-        COMP_WORDS=(clusterctl pr); COMP_CWORD=1; _clusterctl_completion clusterctl; printf '%s\\n' "${COMPREPLY[@]}"''',
+        COMP_WORDS=(clusterctl pr); COMP_CWORD=1
+        _clusterctl_completion clusterctl; printf '%s\\n' "${COMPREPLY[@]}"''',
     "zsh": """compdef() { : }; compadd() { print -rl -- ${(P)@[-1]} }; _describe() { print -rl -- ${(P)3} }
         eval "$(clusterctl completion zsh)"; words=(clusterctl pr); CURRENT=2; _clusterctl_completion""",
 }
