@@ -10,7 +10,7 @@ from typing import Any
 from provision import hostlist
 from provision.cluster import Partition
 from provision.errors import ClusterctlError
-from provision.slurm_names import OWNED_PARAMETERS, PARTITION_PARAMETERS
+from provision.slurm_names import CONF_PARAMETERS, OWNED_PARAMETERS, PARTITION_PARAMETERS
 
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -58,12 +58,25 @@ def parameters_from(value: Any) -> dict[str, str | None]:
             raise ClusterctlError(
                 f"slurm_conf_parameters cannot set {name}: {OWNED_PARAMETERS[ours]}", fix=f"remove {name} from there"
             )
+        if meant := _meant(name):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name!r} is no parameter of slurm.conf", fix=f"did you mean {meant}?"
+            )
         if name.lower() in (known.lower() for known in result):
             raise ClusterctlError(
                 f"slurm_conf_parameters sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
             )
         result[name] = None if item is None else slurm_value(f"slurm_conf_parameters: {name}", item)
     return result
+
+
+def _meant(name: str) -> str:
+    """Return the parameter of slurm.conf that a misspelt name is very much like; nothing for one that is right."""
+    known = {parameter.lower(): parameter for parameter in CONF_PARAMETERS}
+    if name.lower() in known:
+        return ""
+    (near,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.88) or ("",)
+    return known.get(near, "")
 
 
 def partitions_from(value: Any, compute: Sequence[str]) -> tuple[Partition, ...]:

@@ -95,6 +95,20 @@ def test_values_become_slurms_words(value: object, text: str) -> None:
     assert cluster(slurm_conf_parameters={"AnyName": value}).slurm_parameters == {"AnyName": text}
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("SlurmdTimeot", "SlurmdTimeout"), ("Schedulerparameter", "SchedulerParameters"), ("KilWait", "KillWait")],
+)
+def test_a_misspelt_parameter_of_slurm_conf_is_refused_with_a_suggestion(name: str, meant: str) -> None:
+    assert meant in refusal(slurm_conf_parameters={name: 30}).fix
+
+
+@pytest.mark.parametrize("name", ["SlurmdTimeout", "slurmdtimeout", "SuspendExcStates", "ANewParameterOfTomorrow"])
+def test_right_and_unheard_of_parameters_are_slurms_to_judge(name: str) -> None:
+    name = name[0].upper() + name[1:]
+    assert cluster(slurm_conf_parameters={name: 30}).slurm_parameters == {name: "30"}
+
+
 def test_a_site_may_not_keep_two_values_of_one_parameter() -> None:
     problem = refusal(slurm_conf_parameters={"MessageTimeout": 30, "Messagetimeout": 60}).problem
 
