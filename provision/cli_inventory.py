@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from provision.cli_options import Request, inventory_argument, json_option
+from provision.cli_options import Request, reading_options
 
 
 @click.command()
-@inventory_argument
-@json_option
-def check(inventory: Path | None, json: bool) -> int:
+@reading_options
+def check(request: Request) -> int:
     """Check the inventory: names, groups, types, misspelt variables. No machine is contacted.
 
     \b
@@ -20,12 +19,12 @@ def check(inventory: Path | None, json: bool) -> int:
         clusterctl check inventory.ini
     """
     from provision import hostlist
-    from provision.cli_flow import open_cluster, print_json
+    from provision.cli_flow import ask, open_cluster, print_json
 
-    opened = open_cluster(Request(inventory=inventory, json=json))
+    opened = open_cluster(request, ask(request))
     cluster = opened.cluster
     undeclared = sorted(cluster.undeclared)
-    if json:
+    if request.json:
         print_json(
             {
                 "schema": "clusterctl/check/1",
@@ -51,12 +50,11 @@ def check(inventory: Path | None, json: bool) -> int:
 
 
 @click.command()
-@inventory_argument
+@reading_options
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the files here."
 )
-@json_option
-def render(inventory: Path | None, output: Path | None, json: bool) -> int:
+def render(request: Request, output: Path | None) -> int:
     """Write slurm.conf, gres.conf and the others as they would be installed. No machine is contacted.
 
     Without --output the files are printed.
@@ -66,10 +64,10 @@ def render(inventory: Path | None, output: Path | None, json: bool) -> int:
         clusterctl render inventory.ini --output rendered/
     """
     from provision import render as renderer
-    from provision.cli_flow import open_cluster, print_json
+    from provision.cli_flow import ask, open_cluster, print_json
     from provision.errors import ClusterctlError
 
-    files = renderer.render(open_cluster(Request(inventory=inventory, json=json)).cluster)
+    files = renderer.render(open_cluster(request, ask(request)).cluster)
     if output is not None:
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -79,7 +77,7 @@ def render(inventory: Path | None, output: Path | None, json: bool) -> int:
             raise ClusterctlError(
                 f"the files cannot be written to {output}: {error.strerror}", fix="choose another --output"
             ) from error
-    if json:
+    if request.json:
         written = {name: str(output / name) for name in files} if output else {}
         print_json(
             {"schema": "clusterctl/render/1", "command": "render", "exit_code": 0, "files": files, "written": written}

@@ -282,6 +282,29 @@ def test_the_shell_completes_commands_stages_and_hosts(inventory: Path, shell: s
     assert completed(shell, "clusterctl verify --limit node1,hea", 3, here) == ["node1,head"]
 
 
+@pytest.mark.parametrize(
+    "words", [["--vault-password-file", "word"], ["--vault-id", "site@word"], ["--vault-id", "word"]]
+)
+def test_an_encrypted_inventory_is_read_with_its_password_whose_file_may_be_relative(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(inventory.parent)
+    Path("word").write_text("open sesame\n", encoding="utf-8")
+    Path("group_vars/all").mkdir(parents=True)
+    secret = Path("group_vars/all/vault.yml")
+    secret.write_text("container_images_username: robot\ncontainer_images_password: hunter2\n", encoding="utf-8")
+    encrypt = [Path(sys.executable).parent / "ansible-vault", "encrypt", "--vault-password-file", "word", secret]
+    subprocess.run(encrypt, check=True, capture_output=True)
+
+    without = call("check", inventory.name)
+    with_it = call("check", inventory.name, *words)
+
+    assert without.exit_code == 2
+    assert "--vault-password-file" in without.stderr
+    assert with_it.exit_code == 0, with_it.stderr
+    assert "hunter2" not in with_it.output
+
+
 #: What the shells' own machinery would do around the script: hand it a half-written line, and show what it offers.
 SHELLS = {
     "bash": '''compopt() { :; }; eval "$(clusterctl completion bash)"
