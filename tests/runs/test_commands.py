@@ -48,6 +48,14 @@ STATUS = """
       run_once: true
 """
 
+DECRYPT = """
+    - name: Use what is encrypted
+      ansible.builtin.copy:
+        content: "{{ container_images_username }}\\n"
+        dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        mode: "0644"
+"""
+
 HOLD = """
     - name: Hold on
       ansible.builtin.shell: touch {{ inventory_dir }}/held; sleep 300
@@ -87,6 +95,30 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(site: Path) -> None:
     assert "+node1" in done.stdout
     assert "head,node[1-2]" in done.stdout.replace("node[1-2],head", "head,node[1-2]")
     assert not list(site.glob("made-*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        (["--ask-vault-password"], "open sesame\n"),
+        (["--vault-password-file", "word"], ""),
+        (["--vault-id", "a@word"], ""),
+    ],
+)
+def test_an_encrypted_inventory_is_provisioned_with_its_password(site: Path, words: list[str], typed: str) -> None:
+    stages_in(site, discover="- meta: noop\n", preflight="- meta: noop\n", base=DECRYPT, verify=CHECKS)
+    (site / "word").write_text("open sesame\n", encoding="utf-8")
+    secret = site / "group_vars/all.yml"
+    secret.parent.mkdir()
+    secret.write_text("container_images_username: robot\n", encoding="utf-8")
+    encrypt = [Path(sys.executable).parent / "ansible-vault", "encrypt", "--vault-password-file", site / "word", secret]
+    subprocess.run(encrypt, check=True, capture_output=True)
+    process = start(site, ["provision", "base", *words], stdin=subprocess.PIPE)
+
+    _, err = process.communicate(typed, timeout=120)
+
+    assert process.returncode == 0, err
+    assert (site / "made-node1").read_text() == "robot\n"
 
 
 def test_a_limit_in_slurms_words_works_on_those_machines_only(site: Path) -> None:
