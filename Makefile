@@ -21,9 +21,9 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	@verdict=0; $(RUN) clusterctl verify $(INVENTORY) || verdict=$$?; \
 	$(RUN) clusterctl status $(INVENTORY) || true; \
 	printf '\nNext:\n'; \
-	printf '  %s\n' '$(BIN)/clusterctl plan                    # what would change: nothing' \
-	  '$(BIN)/clusterctl provision && $(BIN)/clusterctl verify   # again, in a fraction of the time' \
-	  '$(BIN)/clusterctl lab down $(LAB)              # remove the lab; caches stay'; \
+	printf '  %-63s # %s\n' '$(BIN)/clusterctl plan' 'what would change: nothing' \
+	  '$(BIN)/clusterctl provision && $(BIN)/clusterctl verify' 'again, in a fraction of the time' \
+	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
 test: lint test-unit test-roles test-lab test-molecule ## Run every test and linter (root; 30 minutes)
