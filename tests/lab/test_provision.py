@@ -14,6 +14,7 @@ import labs
 import pytest
 import snapshots
 
+from provision import journal
 from provision.ansible_env import clean_environment
 
 
@@ -132,6 +133,21 @@ def kill_and_run_again(lab: labs.Lab, seconds: float) -> None:
     assert done.returncode == 0, f"killed after {seconds:.1f} s\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
+def kill_after(lab: labs.Lab, results: int) -> None:
+    """Kill a provision once that many results of tasks are in its journal."""
+    before = {run.id for run in journal.runs(journal.state_directory(lab.inventory))}
+    run = start(lab)
+    told = 0
+    while told < results:
+        assert run.poll() is None, f"it was over after {told} results, before it could be killed at {results}"
+        time.sleep(0.05)
+        for record in journal.runs(journal.state_directory(lab.inventory)):
+            if record.id not in before and (path := record.directory / "journal.jsonl").exists():
+                told = path.read_text(encoding="utf-8").count('"event": "result"')
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+
+
 @pytest.fixture(scope="module")
 def fresh_lab() -> object:
     with labs.made("t-fault", nodes=1) as made:
@@ -139,16 +155,14 @@ def fresh_lab() -> object:
 
 
 def test_runs_that_were_killed_do_not_break_the_next(fresh_lab: labs.Lab) -> None:
-    for share, seconds in enumerate((12.0, 35.0)):
-        run = start(fresh_lab)
-        time.sleep(seconds)
-        assert run.poll() is None, f"point {share}: it was over before it could be killed"
-        os.kill(run.pid, signal.SIGKILL)
-        run.communicate()
-    kill_and_run_again(fresh_lab, 60.0)
+    # Early, in the middle and late of the 125 results that a whole run has; where exactly is another place every time.
+    for results in (random.randint(3, 35), random.randint(40, 75), random.randint(80, 110)):  # noqa: S311
+        kill_after(fresh_lab, results)
 
+    done = labs.clusterctl("provision", fresh_lab.inventory, "--json", check=False)
     again = report_of(labs.clusterctl("provision", fresh_lab.inventory, "--json"))
 
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert again["changed"] == 0
 
 

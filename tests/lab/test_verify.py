@@ -74,7 +74,8 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     drain = "docker exec slurmctld scontrol update nodename=node2 state=drain reason='bad fan'"
     resume = "docker exec slurmctld scontrol update nodename=node2 state=resume"
     with broken(provisioned_lab, "node1", other_key, own_key), broken(provisioned_lab, "head", drain, resume):
-        code, document = verified(provisioned_lab)
+        # A job that cannot start is waited for; here it never will.
+        code, document = verified(provisioned_lab, "-e", "ddp_validation_start_timeout=10")
 
     found = bad(document)
     assert (code, document["verdict"]) == (8, "fail")
