@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -101,6 +102,8 @@ def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
             ours = snapshots.files(provisioned_lab, machine)
             theirs = snapshots.files(other, machine)
             assert snapshots.difference(ours, theirs) == [], machine
+        again = labs.playbook("site", "-i", other.inventory)
+        assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

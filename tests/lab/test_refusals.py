@@ -170,11 +170,10 @@ def test_a_package_manager_that_is_busy_is_named(small_lab: labs.Lab) -> None:
     assert "python3" in locks["node1"]["observed"]
 
 
-@pytest.mark.parametrize("command", ["status", "plan base"])
+@pytest.mark.parametrize("command", ["status", "plan"])
 def test_output_fits_narrow_terminals_and_pipes_that_close(small_lab: labs.Lab, command: str) -> None:
     environment = {"COLUMNS": "20", "LC_ALL": "C", "LANG": "C", "PATH": os.environ["PATH"]}
-    name, *stages = command.split()
-    words = " ".join([str(labs.BIN / "clusterctl"), name, str(small_lab.inventory), *stages])
+    words = " ".join([str(labs.BIN / "clusterctl"), command, str(small_lab.inventory)])
 
     done = labs.run(["sh", "-c", f"{words} 2>&1 | head -n 1"], check=False, env=environment)
 
