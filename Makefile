@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-lab test-molecule test-faults lint bench clean packages engine venv
+.PHONY: help demo test test-unit test-roles test-lab test-molecule test-faults lint support bench clean packages engine venv
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 MAKEFLAGS += --no-print-directory
@@ -39,6 +39,7 @@ test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
 
 test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machines of its own (root)
 	@$(RUN) molecule test --all --no-command-borders
+	@$(RUN) python tests/support/support.py molecule
 
 test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
 	@$(RUN) pytest -q -m faults tests/lab
@@ -50,6 +51,9 @@ lint: .venv/.dev ## Run the linters
 	@$(RUN) yamllint --strict .
 	@$(RUN) ansible-lint --offline -q
 	@shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
+
+support: .venv/.dev ## Write the support matrix from what tests have run here
+	@$(RUN) python tests/support/support.py
 
 bench: .venv/.dev ## Measure speed, as ratios from one run; with the lab's figures when a lab is up
 	@if [ -f "$(INVENTORY)" ]; then $(RUN) python tests/bench.py --inventory "$(INVENTORY)"; \

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+import support
 
 
 def pytest_configure() -> None:
@@ -10,3 +18,23 @@ def pytest_configure() -> None:
     for number, action in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, action)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note for the support matrix what a test that has passed says it proves."""
+    report = yield
+    if report.when == "call" and report.passed:
+        for marker in item.iter_markers("proves"):
+            kind, system = _tried_on(item, marker.kwargs.get("on", ""))
+            for row in marker.args:
+                support.note(row, system, kind, item.nodeid)
+    return report
+
+
+def _tried_on(item: pytest.Item, rendered_for: str) -> tuple[str, str]:
+    """Return the kind and the system of a test's machines; they are asked, not believed."""
+    if rendered_for:
+        return "rendered", rendered_for
+    lab = next(value for value in getattr(item, "funcargs", {}).values() if hasattr(value, "machines"))
+    return getattr(lab, "kind", "container"), support.system_of(lab.root("head", "cat /etc/os-release"))

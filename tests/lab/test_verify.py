@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import labs
+import pytest
 import snapshots
 
 
@@ -39,6 +40,7 @@ def broken(lab: labs.Lab, machine: str, how: str, mend: str) -> Iterator[None]:
         lab.root(machine, mend)
 
 
+@pytest.mark.proves("provision")
 def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_lab: labs.Lab, tmp_path: Path) -> None:
     lab = provisioned_lab
     junit = tmp_path / "verify.xml"

@@ -1,0 +1,50 @@
+"""The support matrix in README.md says what tests have run, and nothing else."""
+
+from __future__ import annotations
+
+import support
+
+
+def test_the_readme_shows_what_tests_have_run() -> None:
+    assert support.in_readme() == support.table(support.ran()), "make support"
+
+
+def test_rows_and_systems_of_the_record_are_those_of_the_matrix() -> None:
+    shape, record = support.matrix(), support.ran()
+
+    assert set(record) <= set(shape["rows"])
+    assert {system for systems in record.values() for system in systems} <= set(shape["systems"])
+
+
+def test_what_the_record_names_is_there() -> None:
+    named = {
+        test.partition("::")[0]
+        for systems in support.ran().values()
+        for kinds in systems.values()
+        for told in kinds.values()
+        for test in told["by"]
+    }
+
+    assert [path for path in sorted(named) if not (support.ROOT / path).exists()] == []
+
+
+def test_what_has_only_been_rendered_counts_as_not_run() -> None:
+    record: support.Record = {"mig": {"RHEL 9": {"rendered": {"on": "2026-01-01", "by": ["a"]}}}}
+
+    (row,) = [line for line in support.table(record).splitlines() if "MIG" in line]
+
+    assert row.split("|")[2:-1] == [" *not run* "] * 4 + [" *not run*; rendered "]
+
+
+def test_a_later_day_replaces_an_earlier_one() -> None:
+    notes = [
+        {"row": "mig", "system": "Debian 12", "kind": "vm", "test": test, "on": day}
+        for test, day in (("new", "2026-02-02"), ("old", "2026-01-01"), ("also new", "2026-02-02"))
+    ]
+
+    assert support.merged({}, notes) == {"mig": {"Debian 12": {"vm": {"on": "2026-02-02", "by": ["also new", "new"]}}}}
+
+
+def test_a_rebuild_of_red_hat_counts_as_red_hat() -> None:
+    assert support.system_of('ID="rocky"\nVERSION_ID="9.4"\n') == "RHEL 9"
+    assert support.system_of('ID=ubuntu\nVERSION_ID="24.04"\n') == "Ubuntu 24.04"
