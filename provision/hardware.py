@@ -37,7 +37,8 @@ def recorded_memory(found: int) -> int:
 def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tuple[str, int | str, str]]:
     """Return name, value and source of everything that the inventory leaves open and the machine answers.
 
-    GPUs that are on the bus without a driver are not recorded: their type is not known, and "none" would be wrong.
+    Where no driver runs yet, PCI ids say which GPUs these are: the driver is installed before Slurm is configured. GPUs
+    whose ids are not known are not recorded: their type is open, and "none" would be wrong.
     """
     values: list[tuple[str, int | str, str]] = [
         ("node_cpus", int(found["cpus"]), _TOPOLOGY_SOURCE),
@@ -55,6 +56,9 @@ def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tup
         values.append(("node_gres", str(found["gres"]), str(found["gpu_source"])))
     elif not found["gpus_on_bus"]:
         values.append(("node_gres", "", "no NVIDIA device on the bus, no driver"))
+    elif found.get("bus_gres"):
+        known = dict.fromkeys(f"PCI id {gpu['id']} is {gpu['product']}" for gpu in found["bus_gpus"])
+        values.append(("node_gres", str(found["bus_gres"]), f"{', '.join(known)}; no driver runs yet"))
     return [entry for entry in values if declared.get(entry[0]) is None]
 
 
@@ -72,9 +76,9 @@ def judge(found: Mapping[str, Any], declared: Mapping[str, Any], *, simulated: b
     if declared.get("node_gres") is not None:
         checks.append(_gres(found, str(declared["node_gres"]), simulated))
     if found["gpus_on_bus"] and not found["gpu_count"]:
-        check = _check("node_gres", f"{found['gpus_on_bus']} NVIDIA devices on the bus, no driver", "a driver", False)
-        checks.append({**check, "id": "hardware.gpu_driver", "verdict": "warn", "cause": "no driver is loaded yet",
-                       "fix": "install the driver, or declare node_gres (such as gpu:a40:4)"})  # fmt: skip
+        checks += _without_driver(found, declared.get("node_gres") is not None)
+    elif found["gpu_count"] < found["gpus_on_bus"]:
+        checks.append(_fallen_off(found))
     return checks
 
 
@@ -89,10 +93,42 @@ def gres_counts(text: str) -> dict[str, int]:
     return counts
 
 
+def _without_driver(found: Mapping[str, Any], declared: bool) -> list[dict[str, Any]]:
+    """Judge GPUs that only the bus shows."""
+    check = _check("node_gres", f"{found['gpus_on_bus']} NVIDIA devices on the bus, no driver", "a driver", False)
+    checks = [{**check, "id": "hardware.gpu_driver", "verdict": "warn", "cause": "no driver is loaded yet",
+               "fix": "clusterctl provision gpu"}]  # fmt: skip
+    unknown = [f"{gpu['address']} (PCI id {gpu['id']})" for gpu in found.get("bus_gpus", ()) if not gpu["product"]]
+    if unknown:
+        check = _check("node_gres", f"unknown GPUs: {', '.join(unknown)}", "GPUs that are known by their PCI id", False)
+        checks.append({**check, "id": "hardware.gpu_id", "verdict": "warn" if declared else "unknown",
+                       "cause": "these ids are not in clusterctl's table, so the GPUs' type is not known",
+                       "fix": "declare node_gres for this host, such as gpu:a40:4"})  # fmt: skip
+    return checks
+
+
+def _fallen_off(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Judge a driver that runs fewer GPUs than the bus has."""
+    there = set(found.get("gpu_addresses", ()))
+    missing = [gpu["address"] for gpu in found.get("bus_gpus", ()) if gpu["address"] not in there]
+    seen = f"the bus has {found['gpus_on_bus']} GPUs, {found['gpu_source']} lists {found['gpu_count']}"
+    if there and missing:
+        seen += f": {', '.join(missing)} is missing"
+    check = _check("node_gres", seen, f"{found['gpus_on_bus']} GPUs", False)
+    return {**check, "id": "hardware.gpus_on_bus", "source": "the PCI bus",
+            "cause": "a GPU fell off the bus or could not be initialised (Xid 79): hardware, not configuration",
+            "fix": "on the machine: dmesg | grep -i xid; power it off and on, reseat or replace the GPU"}  # fmt: skip
+
+
 def _gres(found: Mapping[str, Any], declared: str, simulated: bool) -> dict[str, Any]:
     wanted, has = gres_counts(declared), gres_counts(str(found["gres"]))
+    shown = str(found["gres"])
+    if not found["gpu_count"] and found["gpus_on_bus"]:
+        # The driver comes later; what is on the bus is there.
+        shown = str(found.get("bus_gres") or f"gpu:{found['gpus_on_bus']}")
+        has, shown = gres_counts(shown), f"{shown} (by PCI id; no driver runs yet)"
     has_all, wanted_all = sum(has.values()), sum(wanted.values())
-    check = _check("node_gres", str(found["gres"]) or "no GPU", declared or "no GPU", True)
+    check = _check("node_gres", shown or "no GPU", declared or "no GPU", True)
     check["simulated"] = simulated
     if has_all < wanted_all:
         check.update(verdict="fail", cause="fewer GPUs than declared: one is missing, failed, or has no driver",

@@ -90,7 +90,7 @@ def gres_type(product):
 
 
 def gpus(root, run=None):
-    """Return the products of the GPUs that a driver runs, where that was read, and how many are on the bus.
+    """Return products and addresses of the GPUs that a driver runs, where that was read, and how many are on the bus.
 
     ``run`` takes a command as a list and returns its standard output, or None when it did not work.
     """
@@ -100,14 +100,19 @@ def gpus(root, run=None):
         place = f"sys/bus/pci/devices/{device}"
         is_gpu = read(root, f"{place}/class")[:6] in _GPU_CLASSES
         bus += read(root, f"{place}/vendor") == _NVIDIA_VENDOR and is_gpu
-    answer = run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
-    products = [row[0].strip() for row in csv.reader((answer or "").splitlines()) if row and row[0].strip()]
+    answer = run(["nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader"])
+    rows = [[cell.strip() for cell in row] for row in csv.reader((answer or "").splitlines())]
+    products = [row[0] for row in rows if row and row[0]]
+    # Its domain has eight digits; the kernel's has four.
+    addresses = [row[1][4:].lower() for row in rows if len(row) > 1]
     if products:
-        return {"products": products, "source": "nvidia-smi", "on_bus": bus}
-    for device in listed(root, "proc/driver/nvidia/gpus"):
+        return {"products": products, "addresses": addresses, "source": "nvidia-smi", "on_bus": bus}
+    addresses = listed(root, "proc/driver/nvidia/gpus")
+    for device in addresses:
         match = re.search(r"^Model:\s*(.+)$", read(root, f"proc/driver/nvidia/gpus/{device}/information"), re.M)
         products.append(match.group(1) if match else "gpu")
-    return {"products": products, "source": "/proc/driver/nvidia/gpus" if products else "", "on_bus": bus}
+    source = "/proc/driver/nvidia/gpus" if products else ""
+    return {"products": products, "addresses": addresses, "source": source, "on_bus": bus}
 
 
 def gres(products):
@@ -126,6 +131,7 @@ def collect(root="/", run=None):
         gres=gres(seen["products"]),
         gpu_count=len(seen["products"]),
         gpu_source=seen["source"],
+        gpu_addresses=seen["addresses"],
         gpus_on_bus=seen["on_bus"],
         gpu_devices=devices,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import time
 
-from ansible.module_utils import machine_hardware, machine_system
+from ansible.module_utils import machine_gpu, machine_hardware, machine_rdma, machine_system
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -19,10 +19,12 @@ description:
   - Its action also measures how far the machine's clock is from the controlling computer's.
 options:
   gather:
-    description: What to report.
+    description:
+      - What to report. C(hardware) includes the GPUs on the bus; C(gpu) is NVIDIA's hardware and driver in full,
+        C(rdma) the adapters of InfiniBand and RoCE.
     type: list
     elements: str
-    choices: [hardware, system]
+    choices: [hardware, system, gpu, rdma]
     default: [hardware, system]
   names:
     description: Host names whose addresses are looked up on the machine.
@@ -61,7 +63,7 @@ def main():
             "gather": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["hardware", "system"],
+                "choices": ["hardware", "system", "gpu", "rdma"],
                 "default": ["hardware", "system"],
             },
             "names": {"type": "list", "elements": "str", "default": []},
@@ -77,7 +79,11 @@ def main():
     gather, root = given.pop("gather"), given.pop("root")
     machine = {"python": platform.python_version()}
     if "hardware" in gather:
-        machine["hardware"] = machine_hardware.collect(root)
+        machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root)}
+    if "gpu" in gather:
+        machine["gpu"] = machine_gpu.collect(root)
+    if "rdma" in gather:
+        machine["rdma"] = machine_rdma.collect(root)
     if "system" in gather:
         machine.update(machine_system.collect(root, **given))
     machine["clock"] = {"begun": begun, "ended": time.time()}

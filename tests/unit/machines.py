@@ -25,6 +25,8 @@ def plugin(path: str, name: str = "") -> ModuleType:
 
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 system = plugin("plugins/module_utils/machine_system.py")
+plugin("plugins/module_utils/machine_gpu_ids.py", "ansible.module_utils.machine_gpu_ids")
+gpu = plugin("plugins/module_utils/machine_gpu.py", "ansible.module_utils.machine_gpu")
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

@@ -28,7 +28,19 @@ A40 = {
     "gres": "gpu:a40:4",
     "gpu_count": 4,
     "gpu_source": "nvidia-smi",
+    "gpu_addresses": ["0000:3b:00.0", "0000:5e:00.0", "0000:86:00.0", "0000:af:00.0"],
     "gpus_on_bus": 4,
+    "bus_gpus": [
+        {"address": f"0000:{bus}:00.0", "id": "10de:2235", "product": "NVIDIA A40"} for bus in ("3b", "5e", "86", "af")
+    ],
+    "bus_gres": "gpu:a40:4",
+}
+BARE = {"gres": "", "gpu_count": 0, "gpu_source": "", "gpu_addresses": []}
+NEW = {
+    **BARE,
+    "bus_gpus": [{"address": "0000:3b:00.0", "id": "10de:ffff", "product": ""}],
+    "bus_gres": "",
+    "gpus_on_bus": 1,
 }
 
 
@@ -103,13 +115,53 @@ def test_what_is_declared_is_not_recorded_again() -> None:
     assert [name for name, *_ in hardware.to_record(found(), {**everything, "node_gres": None})] == ["node_gres"]
 
 
-def test_gpus_that_have_no_driver_yet_are_not_recorded_as_absent() -> None:
-    without = {name for name, *_ in hardware.to_record(found(gres="", gpu_count=0, gpus_on_bus=4), {})}
-    none = {name: value for name, value, _ in hardware.to_record(found(gres="", gpu_count=0, gpus_on_bus=0), {})}
+def test_gpus_that_have_no_driver_yet_are_recorded_by_their_pci_ids() -> None:
+    [(value, source)] = [(v, s) for name, v, s in hardware.to_record(found(**BARE), {}) if name == "node_gres"]
 
-    assert "node_gres" not in without
-    assert none["node_gres"] == ""
-    assert judged({}, gres="", gpu_count=0, gpus_on_bus=4)["hardware.gpu_driver"]["verdict"] == "warn"
+    assert value == "gpu:a40:4"
+    assert source == "PCI id 10de:2235 is NVIDIA A40; no driver runs yet"
+
+
+def test_a_type_from_the_bus_is_the_type_that_the_driver_gives_it_later() -> None:
+    before = {name: value for name, value, _ in hardware.to_record(found(**BARE), {})}
+
+    assert judged(before)["hardware.gres"]["verdict"] == "pass"
+
+
+def test_a_machine_without_gpus_is_recorded_as_such() -> None:
+    values = {name: value for name, value, _ in hardware.to_record(found(**BARE, gpus_on_bus=0), {})}
+
+    assert values["node_gres"] == ""
+
+
+def test_gpus_on_the_bus_satisfy_the_inventory_until_the_driver_is_installed() -> None:
+    checks = judged({"node_gres": "gpu:a40:4"}, **BARE)
+
+    assert (checks["hardware.gres"]["verdict"], checks["hardware.gpu_driver"]["verdict"]) == ("pass", "warn")
+    assert "by PCI id" in checks["hardware.gres"]["observed"]
+    assert judged({"node_gres": "gpu:a40:8"}, **BARE)["hardware.gres"]["verdict"] == "fail"
+
+
+def test_a_gpu_with_an_unknown_id_is_unknown_until_its_type_is_declared() -> None:
+    checks = judged({}, **NEW)
+
+    assert checks["hardware.gpu_id"]["verdict"] == "unknown"
+    assert "0000:3b:00.0 (PCI id 10de:ffff)" in checks["hardware.gpu_id"]["observed"]
+    assert "declare node_gres" in checks["hardware.gpu_id"]["fix"]
+    assert "node_gres" not in {name for name, *_ in hardware.to_record(found(**NEW), {})}
+    declared = judged({"node_gres": "gpu:new:1"}, **NEW)
+    assert declared["hardware.gpu_id"]["verdict"] == "warn"
+    assert declared["hardware.gres"]["verdict"] == "warn"
+
+
+def test_a_gpu_that_fell_off_the_bus_is_named() -> None:
+    three = {"gres": "gpu:a40:3", "gpu_count": 3, "gpu_addresses": A40["gpu_addresses"][:2] + A40["gpu_addresses"][3:]}
+
+    check = judged({"node_gres": "gpu:a40:4"}, **three)["hardware.gpus_on_bus"]
+
+    assert check["verdict"] == "fail"
+    assert check["observed"] == "the bus has 4 GPUs, nvidia-smi lists 3: 0000:86:00.0 is missing"
+    assert "hardware, not configuration" in check["cause"]
 
 
 @given(st.integers(min_value=1, max_value=16_000_000))

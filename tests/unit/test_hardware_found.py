@@ -128,6 +128,12 @@ def test_gpus_without_a_driver_are_seen_on_the_bus_and_not_called_none(tmp_path:
     assert (found["gres"], found["gpus_on_bus"]) == ("", 1)
 
 
+def test_addresses_are_written_as_the_kernel_writes_them(tmp_path: Path) -> None:
+    found = hardware.collect(tmp_path, lambda command: "NVIDIA A40, 00000000:3B:00.0\nNVIDIA A40, 00000000:AF:00.0\n")
+
+    assert found["gpu_addresses"] == ["0000:3b:00.0", "0000:af:00.0"]
+
+
 def test_a_machine_without_any_gpu_has_none(tmp_path: Path) -> None:
     found = hardware.collect(tmp_path, nothing)
 
