@@ -1,0 +1,77 @@
+"""Whether a repository's key is the expected one, worked out without gpg."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from machines import plugin
+
+from provision import content
+
+key = plugin("plugins/modules/repository_key.py")
+
+
+def gpg(home: Path, *words: str) -> bytes:
+    command = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", "", *words]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, str]:
+    """A key as gpg makes it: binary, armoured, and gpg's own word for its fingerprint."""
+    if not shutil.which("gpg"):
+        pytest.skip("gpg is not installed")
+    home = tmp_path_factory.mktemp("gpg")
+    home.chmod(0o700)
+    gpg(home, "--quick-generate-key", "somebody <somebody@localhost>", "rsa2048", "sign", "never")
+    told = gpg(home, "--with-colons", "--fingerprint").decode()
+    match = re.search(r"^fpr:+([0-9A-F]{40}):", told, re.M)
+    assert match
+    return gpg(home, "--export"), gpg(home, "--armor", "--export"), match.group(1)
+
+
+def test_the_fingerprint_is_the_one_that_gpg_tells(made: tuple[bytes, bytes, str]) -> None:
+    binary, armoured, told = made
+
+    assert key.fingerprints(binary) == key.fingerprints(armoured) == [told]
+
+
+def test_what_is_written_is_the_same_key(made: tuple[bytes, bytes, str]) -> None:
+    binary, armoured, _ = made
+
+    assert key.dearmoured(key.armoured(binary).encode()) == key.dearmoured(armoured) == binary
+
+
+def test_a_second_key_in_the_same_file_is_noticed(made: tuple[bytes, bytes, str]) -> None:
+    binary, _, told = made
+    other = bytes([0x99, 0, 8]) + b"\x04" + b"1234567"
+
+    found = key.fingerprints(binary + other)
+
+    assert len(key.unexpected(found, [told])) == 1
+
+
+def test_spaces_and_small_letters_in_an_expected_fingerprint_do_not_matter() -> None:
+    found = ["EB693B3035CD5710E231E123A4B469963BF863CC"]
+
+    assert key.unexpected(found, ["eb69 3b30 35cd 5710 e231 e123 a4b4 6996 3bf8 63cc"]) == []
+    assert key.unexpected(found, ["610C7B14E068A878070DA4E99CD0A493D42D0685"]) == found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"<html>not found</html>", b"\x99\xff\xff", b"\x99", base64.b64encode(b"x"), b"\xb4\x05hello"],
+    ids=["empty", "page", "cut off", "one byte", "text", "a name without a key"],
+)
+def test_what_is_no_key_is_refused(data: bytes) -> None:
+    with pytest.raises(key.KeyProblemError):
+        key.fingerprints(data)
+
+
+def test_the_source_says_how_to_go_on() -> None:
+    assert "Fix:" in (content.ROOT / "plugins/modules/repository_key.py").read_text()
