@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 _CLUSTER_NAME = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 _FEATURES = r"^[A-Za-z0-9_.=-]+(,[A-Za-z0-9_.=-]+)*$"
 _FILES = r"^/dev/[A-Za-z0-9_./\[\],-]+$"
-_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>[A-Za-z_][A-Za-z0-9_.-]*))?:(?P<count>[0-9]{1,7})")
+# A type may begin with a digit, as MIG's 1g.10gb does, but is no number: gpu:4 is a count.
+_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?:(?P<count>[0-9]{1,7})")
 #: Slurm's releases are named after the year and the month.
 _VERSION = re.compile(r"[0-9]{2}\.(02|05|08|11)")
 
@@ -98,6 +99,8 @@ class Hardware(_Declared):
     real_memory: Positive | None = None
     gres: Annotated[tuple[Gres, ...], BeforeValidator(_gres_list)] | None = None
     gres_files: Annotated[Text, StringConstraints(pattern=_FILES)] | None = None
+    mig: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
+    mig_devices: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     features: Annotated[Text, StringConstraints(pattern=_FEATURES)] | None = None
     weight: Positive | None = None
     tmp_disk: Annotated[Whole, Field(ge=0)] | None = None
@@ -171,6 +174,7 @@ class Cluster(_Declared):
     partitions: tuple[Partition, ...]
     slurm_version: str = "24.11"
     slurm_parameters: Mapping[str, str | None] = {}
+    gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     simulated: tuple[str, ...] = ()
 
     @property

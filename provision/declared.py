@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from provision import hostlist
 from provision.cluster import Cluster, Hardware, Node, version_from
+from provision.declared_gres import detection_from, require_devices
 from provision.declared_slurm import parameters_from, partitions_from
 from provision.errors import ClusterctlError
 
@@ -22,7 +23,10 @@ GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", 
 
 _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
-_SITE = ("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions", "slurm_conf_parameters")
+_SITE = (
+    *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
+    *("slurm_conf_parameters", "slurm_conf_gpu_detection"),
+)
 #: Every variable that the model reads.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"})
 
@@ -62,6 +66,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             partitions=partitions_from(site["slurm_partitions"], compute),
             slurm_version=_version(site["slurm_version"]),
             slurm_parameters=parameters_from(site["slurm_conf_parameters"]),
+            gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             simulated=_simulated(site["cluster_simulated"]),
         )
     except ValidationError as error:
@@ -178,7 +183,7 @@ def _hardware(compute: Sequence[str], hostvars: Variables) -> dict[str, Hardware
             hardware = Hardware(**{_HARDWARE[name]: _plain(value) for name, value in declared.items()})
         except ValidationError as error:
             raise _sentence(error, hostlist.fold(nodes), declared) from None
-        _require_files(hostlist.fold(nodes), hardware)
+        require_devices(hostlist.fold(nodes), hardware)
         result.update(dict.fromkeys(nodes, hardware))
     return result
 
@@ -188,18 +193,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)
     return value
-
-
-def _require_files(where: str, hardware: Hardware) -> None:
-    if hardware.gres_files is None:
-        return
-    files = hostlist.expand(hardware.gres_files)
-    wanted = sum(gres.count for gres in hardware.gres or ())
-    if len(files) != wanted:
-        raise ClusterctlError(
-            f"{where}: node_gres_files names {len(files)} devices, node_gres counts {wanted}",
-            fix="name one device file for each, as /dev/nvidia[0-3], or leave node_gres_files out",
-        )
 
 
 def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -> ClusterctlError:

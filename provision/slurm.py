@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from provision import hostlist
-from provision.cluster import Cluster, Gres, Hardware, Partition
+from provision.cluster import Cluster, Hardware, Partition
 from provision.errors import ClusterctlError
+from provision.slurm_gres import gres_values
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
 _NODE_KEYS = (
@@ -37,9 +38,9 @@ class Parameter(NamedTuple):
 def slurm_values(cluster: Cluster) -> dict[str, Any]:
     """Return what the templates print: plain lists and mappings.
 
-    ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes``, ``partitions`` and ``gres`` are
-    lists of mappings, each of them one line, with its keys in the order of printing. Nodes with the same hardware share
-    one line.
+    ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
+    mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
+    with such lines. Nodes with the same hardware share one line.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered.
@@ -55,7 +56,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         "parameters": [parameter._asdict() for parameter in _merged(cluster, _parameters(cluster))],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
         "partitions": [_partition_line(partition) for partition in cluster.partitions],
-        "gres": [line for nodes, hardware in kinds for line in _gres_lines(nodes, hardware)],
+        "gres": gres_values(cluster, kinds),
         "cgroup": [parameter._asdict() for parameter in _cgroup(cluster)],
     }
 
@@ -164,27 +165,6 @@ def _sockets(hardware: Hardware) -> dict[str, str]:
 def _partition_line(partition: Partition) -> dict[str, str]:
     nodes = "ALL" if partition.nodes is None else hostlist.fold(partition.nodes)
     return {"PartitionName": partition.name, "Nodes": nodes, **dict(partition.parameters)}
-
-
-def _gres_lines(nodes: str, hardware: Hardware) -> Iterable[dict[str, str]]:
-    """Return a node kind's lines of gres.conf: device files for GPUs, counts for what has none."""
-    files = hostlist.expand(hardware.gres_files) if hardware.gres_files else _usual_files(hardware.gres or ())
-    used = 0
-    for gres in hardware.gres or ():
-        line = {"NodeName": nodes, "Name": gres.name}
-        if gres.type:
-            line["Type"] = gres.type
-        if hardware.gres_files or gres.name == "gpu":
-            line["File"] = hostlist.fold(files[used : used + gres.count])
-            used += gres.count
-        else:
-            line["Count"] = str(gres.count)
-        yield line
-
-
-def _usual_files(gres: Iterable[Gres]) -> list[str]:
-    """Return the device files that NVIDIA's driver makes for a node's GPUs: numbered from 0, without gaps."""
-    return [f"/dev/nvidia{number}" for number in range(sum(item.count for item in gres if item.name == "gpu"))]
 
 
 def _cgroup(cluster: Cluster) -> Iterable[Parameter]:

@@ -76,38 +76,9 @@ def test_undeclared_hardware_refuses_to_be_rendered_and_says_who_lacks_what() ->
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
 
 
-def test_gpus_are_device_files_folded_over_nodes_and_numbers() -> None:
-    assert slurm_values(cluster())["gres"] == [
-        {"NodeName": "node[1-2]", "Name": "gpu", "Type": "A40", "File": "/dev/nvidia[0-3]"}
-    ]
-
-
-def test_two_kinds_of_gpu_share_the_devices_in_order() -> None:
-    gres = slurm_values(cluster({"node1": {**A40, "node_gres": "gpu:A40:3,gpu:H100:1"}}))["gres"]
-
-    assert [(line["Type"], line["File"]) for line in gres] == [("A40", "/dev/nvidia[0-2]"), ("H100", "/dev/nvidia3")]
-
-
-def test_declared_device_files_are_used_in_their_order() -> None:
-    gres = slurm_values(cluster({"node1": {**A40, "node_gres_files": "/dev/nvidia[4-7]"}}))["gres"]
-
-    assert gres[0]["File"] == "/dev/nvidia[4-7]"
-
-
-def test_a_resource_without_a_device_is_counted() -> None:
-    gres = slurm_values(cluster({"node1": {**A40, "node_gres": "gpu:2,nic:2"}}))["gres"]
-
-    assert gres == [
-        {"NodeName": "node1", "Name": "gpu", "File": "/dev/nvidia[0-1]"},
-        {"NodeName": "node1", "Name": "nic", "Count": "2"},
-    ]
-    assert parameters(nodes={"node1": {**A40, "node_gres": "gpu:2,nic:2"}})["GresTypes"] == "gpu,nic"
-
-
 def test_a_cluster_without_gpus_names_none() -> None:
     node = {"node_cpus": 2, "node_real_memory": 1000, "node_gres": ""}
 
-    assert slurm_values(cluster({"node1": node}))["gres"] == []
     assert "GresTypes" not in parameters(nodes={"node1": node})
 
 
