@@ -79,7 +79,7 @@ class Decision:
 
 
 _OLD_PACKAGES = ("nv_peer_mem", "nvidia-peer-memory", "nvidia-peer-memory-dkms")
-_TO_OPEN = "change to the open kernel modules (nvidia_driver_open: true; one reboot): then DMA-BUF needs nothing else"
+_TO_OPEN = "change to the open kernel modules (nvidia_driver_modules: open; one reboot): DMA-BUF needs nothing else"
 
 
 def version(text: str) -> Version:
@@ -201,7 +201,7 @@ def _remedies(machine: Machine) -> tuple[str, ...]:
     remedies = []
     if _since_turing(machine) and version(machine.kernel) >= DMABUF_KERNEL:
         newer = "" if version(machine.driver) >= OPEN_MODULES else f" of a driver of branch {OPEN_MODULES[0]} or newer"
-        remedies.append(f"change to the open kernel modules{newer} (nvidia_driver_open: true; one reboot)")
+        remedies.append(f"change to the open kernel modules{newer} (nvidia_driver_modules: open; one reboot)")
     if machine.nccl and version(machine.nccl) < DMABUF_NCCL:
         remedies.append(f"give jobs NCCL {_text(DMABUF_NCCL)} or newer (they bring {machine.nccl})")
     remedies.append("install DOCA-OFED, then build the driver's modules again")

@@ -69,7 +69,7 @@ def test_proprietary_modules_are_offered_the_open_ones_and_use_what_there_is() -
     decision = of(open_modules=False, peer_memory=True)
 
     assert decision.mechanism == Mechanism.NVIDIA_PEERMEM
-    assert "nvidia_driver_open" in decision.offer
+    assert "nvidia_driver_modules: open" in decision.offer
 
 
 @pytest.mark.parametrize(
