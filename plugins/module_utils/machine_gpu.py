@@ -225,6 +225,38 @@ def packages(root, run):
     return found
 
 
+def kernel_packages(run):
+    """Return the metapackages that bring new kernels, and whether each is held."""
+    question = r"${Package}\t${db:Status-Want}\t${db:Status-Status}\n"
+    _, text = run(["dpkg-query", "-W", "-f=" + question, "linux-image-*", "linux-headers-*", "linux-generic*"])
+    rows = [line.split("\t") for line in text.splitlines()]
+    # A digit right after the name is a release: that package never becomes another kernel.
+    return {
+        row[0]: row[1] == "hold"
+        for row in rows
+        if len(row) == 3 and row[2] == "installed" and not re.match(r"linux-(image|headers)-(unsigned-)?\d", row[0])
+    }
+
+
+def apt_sources(run):
+    """Return address, suite and component of every package list that apt uses."""
+    shown = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)"
+    code, text = run(["apt-get", "indextargets", "--format", shown, "Created-By: Packages"])
+    rows = [line.split("\t") for line in text.splitlines()] if code == 0 else []
+    return [{"uri": row[0], "suite": row[1], "component": row[2]} for row in rows if len(row) == 3]
+
+
+def texts(root, paths):
+    """Return the content of small files of ours; None for one that is not there."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = Path(root, path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            found[path] = None
+    return found
+
+
 def services(run):
     """Return the state of the services that a driver brings, those that systemd knows."""
     asked = [name + ".service" for name in SERVICES[:2]]
@@ -285,7 +317,7 @@ def nouveau(root, seen):
     }
 
 
-def collect(root="/", run=None):
+def collect(root="/", run=None, files=(), apt=False):
     """Return everything above as one mapping of plain values."""
     run = run or _run
     on_bus = devices(root)
@@ -322,6 +354,9 @@ def collect(root="/", run=None):
         "smi": smi(run) if seen else {"gpus": [], "driver": "", "error": ""},
         "users": users(root) if module["loaded"] else [],
         "reboot_required": Path(root, "run/reboot-required").exists(),
+        "kernel_packages": kernel_packages(run) if concerned else {},
+        "apt": apt_sources(run) if apt else [],
+        "files": texts(root, files),
     }
 
 

@@ -206,6 +206,17 @@ def memlock(root, can_raise, user=""):
     }
 
 
+def identity(root):
+    """Return what a decision about packages needs to know; ``collect`` reports far more."""
+    return {
+        "os": os_release(root),
+        "architecture": os.uname().machine,
+        "container": container(root),
+        "lock": {"holder": package_lock(root), "waited": 0},
+        "packages_interrupted": packages_interrupted(root),
+    }
+
+
 def _output(command):
     """Return what a command printed, also when it ended with an error; None when there is no such command."""
     try:

@@ -49,6 +49,15 @@ options:
     description: An ordinary user whose locked memory limit after a login is reported. Empty reports none.
     type: str
     default: ""
+  files:
+    description: Files whose content is reported with C(gpu), null where there is none. For small files of ours.
+    type: list
+    elements: path
+    default: []
+  apt:
+    description: Report with C(gpu) also from where apt takes packages, which costs half a second.
+    type: bool
+    default: false
   root:
     description: Directory below which files are read. Tests point it at a made-up machine.
     type: path
@@ -71,6 +80,8 @@ def main():
             "packages": {"type": "list", "elements": "str", "default": []},
             "lock_timeout": {"type": "int", "default": 0},
             "login_user": {"type": "str", "default": ""},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "apt": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -81,11 +92,13 @@ def main():
     if "hardware" in gather:
         machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root)}
     if "gpu" in gather:
-        machine["gpu"] = machine_gpu.collect(root)
+        machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"])
+        machine.update(machine_system.identity(root))
     if "rdma" in gather:
         machine["rdma"] = machine_rdma.collect(root)
     if "system" in gather:
-        machine.update(machine_system.collect(root, **given))
+        asked = {key: given[key] for key in given if key not in ("files", "apt")}
+        machine.update(machine_system.collect(root, **asked))
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

@@ -168,8 +168,8 @@ def main():
     foreign = unexpected(found, expected)
     if foreign:
         module.fail_json(
-            msg=f"{where} has the fingerprint {', '.join(foreign)}, expected {', '.join(expected)}. Nothing was written. "
-            "Fix: find out who signs the repository, then correct the key or the fingerprint"
+            msg=f"{where} has the fingerprint {', '.join(foreign)}, expected {', '.join(expected)}. Nothing was "
+            "written. Fix: find out who signs the repository, then correct the key or the fingerprint"
         )
     if not module.check_mode:
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
