@@ -46,6 +46,7 @@ options:
     suboptions:
       path: {type: path, required: true, description: Where.}
       target: {type: str, required: true, description: What it leads to.}
+  absent: {type: list, elements: path, default: [], description: 'Files and links that are not to be there.'}
 """
 
 RETURN = """
@@ -107,6 +108,17 @@ class Writer:
             path.unlink(missing_ok=True)
             path.symlink_to(target)
 
+    def absent(self, path):
+        """Have no such file; a directory in its place is left to people."""
+        if not os.path.lexists(path):
+            return
+        if Path(path).is_dir() and not Path(path).is_symlink():
+            self.module.fail_json(msg=f"{path} is a directory; move it away")
+        self.paths.append(path)
+        self.diff.append({"before_header": path, "after_header": path, "before": "file\n", "after": ""})
+        if not self.module.check_mode:
+            Path(path).unlink()
+
     def _write(self, path, content, validate):
         descriptor, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -143,6 +155,7 @@ def main():
             "directories": {"type": "list", "elements": "dict", "default": [], "options": dict(_ATTRIBUTES)},
             "files": {"type": "list", "elements": "dict", "default": [], "options": {**_ATTRIBUTES, **content}},
             "links": {"type": "list", "elements": "dict", "default": [], "options": links},
+            "absent": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -154,6 +167,8 @@ def main():
             writer.file(item)
         for item in module.params["links"]:
             writer.link(item)
+        for item in module.params["absent"]:
+            writer.absent(item)
     except OSError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(writer.paths), paths=writer.paths, diff=writer.diff)
