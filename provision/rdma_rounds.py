@@ -1,0 +1,136 @@
+"""Which machines move data to which, in which order, over which rails. Pure.
+
+Every machine is in one pair at a time, so that each measurement has both machines to itself; a round is a set of such
+pairs. All pairs of n machines take n - 1 rounds (n where n is odd).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Pair = tuple[str, str]
+Round = list[Pair]
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One active port of a machine. ``rate`` is in Gb/s; ``software`` devices have no rate worth the name."""
+
+    device: str
+    port: int
+    rate: float | None = None
+    software: bool = False
+
+
+def rails_of(found: Mapping[str, Any]) -> list[Rail]:
+    """Return the active ports of what ``machine_facts`` reports under ``rdma``, in the order in which people count."""
+    active = [
+        Rail(str(device["name"]), int(port["number"]), port["rate"], bool(device["software"]))
+        for device in found.get("devices", ())
+        for port in device["ports"]
+        if port["state"] == "Active"
+    ]
+    return sorted(active, key=lambda rail: [*_natural(rail.device), rail.port])
+
+
+def rounds(machines: Sequence[str], *, all_pairs: int, sampled: int, seed: int) -> list[Round]:
+    """Return rounds of pairs: all of them up to ``all_pairs`` machines.
+
+    Beyond that each machine meets its two neighbours and one other in each of ``sampled`` rounds, chosen by ``seed``:
+    another seed chooses others, so that in time everybody meets everybody.
+    """
+    names = list(machines)
+    if len(names) < 2:
+        return []
+    every = _tournament(names)
+    if len(names) <= all_pairs:
+        return every
+    chosen = random.Random(seed).sample(every, min(sampled, len(every)))  # noqa: S311 - a choice, not a secret
+    met: set[frozenset[str]] = set()
+    result = []
+    for one in [*_ring(names), *chosen]:
+        new = [pair for pair in one if frozenset(pair) not in met]
+        met.update(frozenset(pair) for pair in new)
+        result.append(new)
+    return [one for one in result if one]
+
+
+def _tournament(names: Sequence[str]) -> list[Round]:
+    """Return all pairs by the circle method: one stays, the others move on by one place from round to round."""
+    places: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
+    result = []
+    for _ in range(len(places) - 1):
+        half = len(places) // 2
+        facing = zip(places[:half], reversed(places[half:]), strict=True)
+        result.append([(one, other) for one, other in facing if one is not None and other is not None])
+        places = [places[0], places[-1], *places[1:-1]]
+    return result
+
+
+def _ring(names: Sequence[str]) -> list[Round]:
+    """Return every machine with its two neighbours, the last with the first."""
+    pairs = [(name, names[(place + 1) % len(names)]) for place, name in enumerate(names)]
+    odd = [pairs.pop()] if len(names) % 2 else []
+    return [pairs[::2], pairs[1::2], *([odd] if odd else [])]
+
+
+def matched(mine: Sequence[Rail], theirs: Sequence[Rail]) -> list[tuple[Rail, Rail]]:
+    """Return which rail of one machine speaks to which of the other: the same names, else the same places."""
+    by_name = {(rail.device, rail.port): rail for rail in theirs}
+    same = [(rail, by_name[rail.device, rail.port]) for rail in mine if (rail.device, rail.port) in by_name]
+    return same or list(zip(mine, theirs, strict=False))
+
+
+def schedule(
+    rails: Mapping[str, Sequence[Rail]],
+    addresses: Mapping[str, str],
+    *,
+    all_pairs: int = 16,
+    sampled: int = 3,
+    seed: int = 0,
+) -> dict[str, list[dict[str, Any]]]:
+    """Return each machine's steps in their order.
+
+    A step names the ``peer``, its ``address``, who ``serves``, the pairs of ``rails`` as [mine, theirs], and whether
+    bandwidth is to be measured: by each machine with the first that it meets, since one such measurement proves a rail
+    and its cable, and the others would only take time.
+    """
+    able = [name for name, ports in rails.items() if ports]
+    steps: dict[str, list[dict[str, Any]]] = {name: [] for name in able}
+    measured: set[str] = set()
+    for number, one in enumerate(rounds(able, all_pairs=all_pairs, sampled=sampled, seed=seed)):
+        for first, second in one:
+            pairs = matched(rails[first], rails[second])
+            bandwidth = not {first, second} <= measured
+            measured |= {first, second}
+            for me, peer, turned in ((first, second, False), (second, first, True)):
+                steps[me].append(
+                    {
+                        "round": number,
+                        "peer": peer,
+                        "address": addresses[peer],
+                        "serves": not turned,
+                        "bandwidth": bandwidth,
+                        "rails": [_step_rail(*(reversed(pair) if turned else pair)) for pair in pairs],
+                    }
+                )
+    return steps
+
+
+def _step_rail(mine: Rail, theirs: Rail) -> dict[str, Any]:
+    return {
+        "device": mine.device,
+        "port": mine.port,
+        "peer_device": theirs.device,
+        # Both sides must be told the same amount; software is slow, and its packets are counted one by one.
+        "software": mine.software or theirs.software,
+    }
+
+
+def _natural(name: str) -> list[int | str]:
+    """Return a key that puts mlx5_2 before mlx5_10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

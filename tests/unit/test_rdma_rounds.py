@@ -1,0 +1,98 @@
+"""Who moves data to whom: every pair once, each machine in one pair at a time, and in few rounds."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from provision.rdma_rounds import Rail, matched, rails_of, rounds, schedule
+
+
+def names(count: int) -> list[str]:
+    return [f"node{number}" for number in range(1, count + 1)]
+
+
+def pairs(count: int, **settings: Any) -> list[frozenset[str]]:
+    given = {"all_pairs": 16, "sampled": 3, "seed": 0, **settings}
+    return [frozenset(pair) for one in rounds(names(count), **given) for pair in one]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 16])
+def test_every_pair_meets_exactly_once_in_as_few_rounds_as_there_can_be(count: int) -> None:
+    assert sorted(map(sorted, pairs(count))) == sorted(map(sorted, combinations(names(count), 2)))
+    assert len(rounds(names(count), all_pairs=16, sampled=3, seed=0)) == (count - 1 if count % 2 == 0 else count)
+
+
+@pytest.mark.parametrize("count", [2, 5, 16, 17, 200, 501])
+def test_a_machine_is_in_one_pair_at_a_time(count: int) -> None:
+    for one in rounds(names(count), all_pairs=16, sampled=3, seed=7):
+        busy = [name for pair in one for name in pair]
+        assert len(busy) == len(set(busy))
+
+
+@pytest.mark.parametrize("count", [17, 200, 501])
+def test_many_machines_meet_their_neighbours_and_some_others(count: int) -> None:
+    met = pairs(count)
+    ring = {frozenset((name, names(count)[(place + 1) % count])) for place, name in enumerate(names(count))}
+
+    assert ring <= set(met)
+    assert len(met) == len(set(met))
+    assert len(rounds(names(count), all_pairs=16, sampled=3, seed=0)) <= 6
+    assert len(met) > count
+
+
+def test_another_seed_chooses_others() -> None:
+    assert set(pairs(100, seed=1)) != set(pairs(100, seed=2))
+    assert pairs(100, seed=1) == pairs(100, seed=1)
+
+
+def test_one_machine_has_nobody() -> None:
+    assert rounds(["node1"], all_pairs=16, sampled=3, seed=0) == []
+
+
+def test_rails_are_the_active_ports_in_the_order_in_which_people_count() -> None:
+    port = {"number": 1, "state": "Active", "rate": 400.0}
+    found = {
+        "devices": [
+            {"name": "mlx5_10", "software": False, "ports": [port]},
+            {"name": "mlx5_2", "software": False, "ports": [port]},
+            {"name": "mlx5_3", "software": False, "ports": [{**port, "state": "Down"}]},
+        ]
+    }
+
+    assert rails_of(found) == [Rail("mlx5_2", 1, 400.0), Rail("mlx5_10", 1, 400.0)]
+    assert rails_of({"devices": []}) == []
+
+
+def test_rails_meet_by_name_and_otherwise_by_place() -> None:
+    zero, one, other = Rail("mlx5_0", 1), Rail("mlx5_1", 1), Rail("rocep1s0", 1)
+
+    assert matched([zero, one], [one]) == [(one, one)]
+    assert matched([zero, one], [other]) == [(zero, other)]
+
+
+def test_both_sides_of_a_step_agree_and_each_machine_is_measured() -> None:
+    rails = {name: [Rail("rxe0", 1, 2.5, software=True)] for name in names(5)}
+    steps = schedule(rails, {name: f"10.0.0.{name[4:]}" for name in rails})
+
+    for name, mine in steps.items():
+        assert [step["round"] for step in mine] == sorted(step["round"] for step in mine)
+        assert mine[0]["bandwidth"]
+        for step in mine:
+            (other,) = [one for one in steps[step["peer"]] if one["peer"] == name]
+            assert (other["round"], other["bandwidth"]) == (step["round"], step["bandwidth"])
+            assert other["serves"] != step["serves"]
+            assert step["address"] == f"10.0.0.{step['peer'][4:]}"
+    measured = [step for mine in steps.values() for step in mine if step["bandwidth"]]
+    assert len(measured) <= 2 * 5
+
+
+def test_a_machine_without_an_active_port_takes_no_part() -> None:
+    rails = {"node1": [Rail("rxe0", 1)], "node2": [], "node3": [Rail("rxe0", 1)]}
+
+    steps = schedule(rails, dict.fromkeys(rails, "10.0.0.1"))
+
+    assert sorted(steps) == ["node1", "node3"]
+    assert [step["peer"] for step in steps["node1"]] == ["node3"]
