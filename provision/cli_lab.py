@@ -23,20 +23,26 @@ def lab() -> None:
 @_NAME
 @click.option("--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Compute machines.")
 @click.option("--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Simulated GPUs on each.")
+@click.option(
+    "--kind",
+    type=click.Choice(["container", "vm"]),
+    help="Containers, or virtual machines with their own kernel. Default: what the lab is made of, else containers.",
+)
 @json_option
-def up(name: str, nodes: int, gpus: int, json: bool) -> int:
+def up(name: str, nodes: int, gpus: int, kind: str | None, json: bool) -> int:
     """Make a lab, or complete one; print its inventory.
 
     \b
-    Example:
+    Examples:
         clusterctl lab up --nodes 2 --gpus 2
+        clusterctl lab up vms --kind vm
     """
     from provision import lab as labs
     from provision.cli_flow import print_json
 
-    inventory = labs.up(name, nodes=nodes, gpus=gpus)
+    inventory = labs.up(name, nodes=nodes, gpus=gpus, kind=kind or "")
     if json:
-        made = {"name": name, "inventory": str(inventory)}
+        made = {"name": name, "kind": labs.recorded_kind(name), "inventory": str(inventory)}
         print_json({"schema": "clusterctl/lab-up/1", "command": "lab up", "exit_code": 0, **made})
     else:
         click.echo(f"{inventory}")
@@ -83,8 +89,10 @@ def status(name: str, json: bool) -> int:
     else:
         machines = state.get("machines", [])
         printer = Printer()
-        rows = [tuple(str(machine.get(key, "")) for key in ("name", "address", "state")) for machine in machines]
+        rows = [
+            tuple(str(machine.get(key, "")) for key in ("name", "address", "state", "kind")) for machine in machines
+        ]
         if rows:
-            printer.table([("MACHINE", "ADDRESS", "STATE"), *rows])
+            printer.table([("MACHINE", "ADDRESS", "STATE", "KIND"), *rows])
         printer.line(f"inventory: {state['inventory']}" if state.get("inventory") else f"there is no lab '{name}'")
     return 0

@@ -12,11 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from provision import content, journal, runner
+import yaml
+
+from provision import content, journal, lab_computer, runner
 from provision.errors import ClusterctlError, ExitCode
 from provision.events import RunReport
 from provision.events_exit import exit_code
 from provision.progress import Progress
+
+#: What a machine can be.
+KINDS = ("container", "vm")
 
 #: What Docker and Slurm both take as a name, short enough for a host's.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
@@ -36,18 +41,35 @@ def directory(name: str) -> Path:
     return _state() / "labs" / name
 
 
-def up(name: str, *, nodes: int = 2, gpus: int = 2) -> Path:
+def up(name: str, *, nodes: int = 2, gpus: int = 2, kind: str = "") -> Path:
     """Make a lab of one controller and ``nodes`` compute machines with ``gpus`` simulated GPUs each.
 
-    A lab that is there is completed or changed, not made anew. Returns the inventory that describes it.
+    A lab that is there is completed or changed, not made anew, and without a ``kind`` keeps its own. Returns the
+    inventory that describes it.
 
     Raises:
         ClusterctlError: this computer cannot run a lab (exit code 2), or making it failed (4).
     """
     home = directory(name)
+    kind = kind or recorded_kind(name)
     _refuse_unfit()
-    _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus})
+    if kind == "vm":
+        defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
+        wrong = lab_computer.unfit(name, home, nodes + 1, int(defaults["lab_machines_vm_memory"]))
+        if wrong:
+            raise ClusterctlError(wrong[0], fix=wrong[1])
+    _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus, "lab_machines_kind": kind})
     return home / "inventory.ini"
+
+
+def recorded_kind(name: str) -> str:
+    """Return what the machines of the lab are, as ``lab up`` wrote it down; containers where it is not there."""
+    try:
+        described = yaml.safe_load((directory(name) / "lab.yml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        described = None
+    kind = described.get("kind") if isinstance(described, dict) else None
+    return kind if kind in KINDS else KINDS[0]
 
 
 def down(name: str) -> None:
@@ -65,7 +87,7 @@ def down(name: str) -> None:
 def status(name: str) -> dict[str, Any]:
     """Return the lab's ``name``, its ``inventory`` (empty when there is no such lab) and its ``machines``.
 
-    A machine has ``name``, ``address``, ``state`` (Docker's word: running, exited, ...) and ``container``.
+    A machine has ``name``, ``address``, ``state`` (Docker's word: running, exited, ...), ``kind`` and ``container``.
 
     Raises:
         ClusterctlError: this computer cannot run a lab (exit code 2), or Docker could not tell (4).

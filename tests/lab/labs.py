@@ -97,12 +97,16 @@ class Lab:
 
     def ssh(self, machine: str, command: str, *, user: str = "admin") -> subprocess.CompletedProcess[str]:
         """Run a command over SSH, with the lab's key and nothing of this computer's own settings."""
+        return run(self.entering(machine, command, user=user), check=False)
+
+    def entering(self, machine: str, command: str, *, user: str = "admin") -> list[str | Path]:
+        """Return the command that does so."""
         options = ["BatchMode=yes", "ConnectTimeout=10", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes"]
         options.append(f"UserKnownHostsFile={self.directory / 'known_hosts'}")
         words = [word for option in options for word in ("-o", option)]
         target = f"{user}@{self.address(machine)}"
         key = self.directory / "id_ed25519"
-        return run(["ssh", "-F", "none", "-i", key, *words, target, command], check=False)
+        return ["ssh", "-F", "none", "-i", key, *words, target, command]
 
     def restart(self, machine: str) -> None:
         """Switch the machine off and on, and wait until its services have started."""

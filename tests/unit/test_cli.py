@@ -138,7 +138,9 @@ def test_an_error_is_a_document_where_json_was_asked_for() -> None:
     assert "nowhere.ini" in document["error"]["problem"]
 
 
-@pytest.mark.parametrize("wrong", [["provison"], ["check", "--nonsense"], ["lab", "up", "--nodes", "0"]])
+@pytest.mark.parametrize(
+    "wrong", [["provison"], ["check", "--nonsense"], ["lab", "up", "--nodes", "0"], ["lab", "up", "--kind", "pod"]]
+)
 def test_a_misused_command_line_is_a_bad_request(wrong: list[str]) -> None:
     result = call(*wrong)
 

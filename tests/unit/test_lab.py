@@ -111,9 +111,9 @@ def inspected(name: str, state: str = "running", address: str = "10.0.0.1", fixe
 
 
 def test_machines_are_listed_with_the_controller_first_and_numbers_in_order() -> None:
-    machines_of = loaded(ROLE / "library" / "lab_state.py").machines_of
+    state = loaded(ROLE / "library" / "lab_state.py")
 
-    found = machines_of([inspected(name) for name in ("node10", "node2", "head", "node1")])
+    found = state.in_order(state.machines_of([inspected(name) for name in ("node10", "node2", "head", "node1")]))
 
     assert [machine["name"] for machine in found] == ["head", "node1", "node2", "node10"]
 
@@ -123,7 +123,13 @@ def test_a_machine_that_is_switched_off_still_has_its_address() -> None:
 
     (machine,) = machines_of([inspected("node1", state="exited", address="", fixed="10.0.0.11")])
 
-    assert machine == {"name": "node1", "address": "10.0.0.11", "state": "exited", "container": "x-node1"}
+    assert machine == {
+        "name": "node1",
+        "address": "10.0.0.11",
+        "state": "exited",
+        "kind": "container",
+        "container": "x-node1",
+    }
 
 
 @pytest.fixture

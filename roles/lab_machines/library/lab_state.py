@@ -1,22 +1,29 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ask Docker which machines of a lab there are and what they are doing."""
+"""Ask Docker and QEMU which machines of a lab there are and what they are doing."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from provision import lab_computer
+
 DOCUMENTATION = """
 module: lab_state
-short_description: Ask Docker which machines of a lab there are and what they are doing
+short_description: Ask Docker and QEMU which machines of a lab there are and what they are doing
 description: Read-only. The answer is in C(cluster_data), where clusterctl looks for what a command shall show.
 options:
   name:
     description: The lab's name.
     type: str
+    required: true
+  directory:
+    description: Where the module lab_vms keeps the lab's virtual machines.
+    type: path
     required: true
 """
 
@@ -24,19 +31,22 @@ EXAMPLES = """
 - name: Ask for the machines of a lab
   lab_state:
     name: lab
+    directory: /root/.local/state/clusterctl/labs/lab/vm
 """
 
 RETURN = """
 cluster_data:
-  description: The lab's machines, the controller first; C(state) is Docker's word, such as running or exited.
+  description:
+    - The lab's machines, the controller first; C(state) is Docker's word, such as running or exited, also for a virtual
+      machine; C(container) is empty for one.
   returned: always
   type: dict
-  sample: {"machines": [{"name": "head", "address": "172.18.0.10", "state": "running", "container": "lab-head"}]}
+  sample: {"machines": [{"name": "head", "address": "172.18.0.10", "state": "running", "kind": "vm", "container": ""}]}
 """
 
 
 def machines_of(inspected):
-    """Return the machines that C(docker inspect) described, the controller first and the others by their number."""
+    """Return the machines that C(docker inspect) described."""
     found = []
     for container in inspected:
         networks = container["NetworkSettings"]["Networks"]
@@ -49,23 +59,45 @@ def machines_of(inspected):
                 "name": container["Config"]["Labels"].get("clusterctl.machine", ""),
                 "address": next((address for address in assigned if address), ""),
                 "state": container["State"]["Status"],
+                "kind": "container",
                 "container": container["Name"].lstrip("/"),
             }
         )
-    return sorted(found, key=lambda machine: (machine["name"] != "head", len(machine["name"]), machine["name"]))
+    return found
+
+
+def virtual_machines(directory, running):
+    """Return the machines that have a directory with their description; ``running`` are those with a process."""
+    found = []
+    for description in directory.glob("*/machine.json"):
+        name = description.parent.name
+        made = json.loads(description.read_text(encoding="utf-8"))
+        state = "running" if name in running else "exited"
+        found.append({"name": name, "address": made["address"], "state": state, "kind": "vm", "container": ""})
+    return found
+
+
+def in_order(machines):
+    """Return the controller first and the others by their number."""
+    return sorted(machines, key=lambda machine: (machine["name"] != "head", len(machine["name"]), machine["name"]))
 
 
 def main():
     """Run as an Ansible module."""
-    module = AnsibleModule(argument_spec={"name": {"type": "str", "required": True}}, supports_check_mode=True)
-    label = "label=clusterctl.lab=" + module.params["name"]
+    module = AnsibleModule(
+        argument_spec={"name": {"type": "str", "required": True}, "directory": {"type": "path", "required": True}},
+        supports_check_mode=True,
+    )
+    lab, directory = module.params["name"], Path(module.params["directory"])
+    label = f"label=clusterctl.lab={lab}"
     identities = module.run_command(
         ["docker", "ps", "--all", "--quiet", "--filter", label], check_rc=True, environ_update={"LC_ALL": "C"}
     )[1].split()
     inspected = []
     if identities:
         inspected = json.loads(module.run_command(["docker", "inspect", *identities], check_rc=True)[1])
-    module.exit_json(changed=False, cluster_data={"machines": machines_of(inspected)})
+    found = machines_of(inspected) + virtual_machines(directory, lab_computer.running(lab))
+    module.exit_json(changed=False, cluster_data={"machines": in_order(found)})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,25 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's door into provision.lab_vm. Translation only."""
+
+from __future__ import annotations
+
+from provision import lab_vm
+
+
+def lab_addresses(names, subnet):
+    """Return the addresses of a lab's machines by name."""
+    return {str(name): lab_vm.address(str(subnet), number) for number, name in enumerate(names)}
+
+
+def lab_virtual_machines(names, settings):
+    """Return what the module lab_vms is to keep running."""
+    return lab_vm.machines([str(name) for name in names], settings)
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self):
+        """Return them by name."""
+        return {"lab_addresses": lab_addresses, "lab_virtual_machines": lab_virtual_machines}

@@ -1,0 +1,114 @@
+"""Virtual machines for tests: the same lab as of containers, entered over SSH, because there is no other way."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import labs
+import yaml
+
+from provision import lab_computer
+
+#: Seconds that one command on emulated machines may take: a provision of bare ones with images from the cache takes a
+#: third of it on two cores.
+LIMIT = 2400
+
+
+@dataclass(frozen=True)
+class VmLab(labs.Lab):
+    """A lab of virtual machines that is up."""
+
+    kind = "vm"
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``lab up`` wrote about it."""
+        described: dict[str, Any] = yaml.safe_load((self.directory / "lab.yml").read_text(encoding="utf-8"))
+        return described
+
+    def address(self, machine: str) -> str:
+        """Return the machine's address, as it was written down."""
+        return str(self.description["machines"][machine])
+
+    def fabric_address(self, machine: str) -> str:
+        """Return the address of the machine's second network card, on which the RDMA adapter is."""
+        words = json.loads((self.directory / "vm" / machine / "machine.json").read_text(encoding="utf-8"))["command"]
+        own = [
+            word for word in words[words.index("-append") + 1].split() if word.startswith("ip=") and ":eth1:" in word
+        ]
+        return own[0].removeprefix("ip=").split(":")[0]
+
+    def root(self, machine: str, script: str, *, check: bool = True) -> str:
+        """Run a shell script as root on the machine and return what it printed."""
+        entering = self.entering(machine, "sudo -n sh -s")
+        return labs.run(entering, input=script, check=check, timeout=LIMIT).stdout.strip()
+
+    def console(self, machine: str) -> Path:
+        """Return the log of the machine's console: every start of its kernel is in it."""
+        return self.directory / "vm" / machine / "console.log"
+
+    def boots(self, machine: str) -> int:
+        """Return how often the machine has started since it was made."""
+        return self.console(machine).read_text(encoding="utf-8", errors="replace").count("Linux version ")
+
+    def boot_id(self, machine: str) -> str:
+        """Return what the kernel makes up at each start."""
+        return self.root(machine, "cat /proc/sys/kernel/random/boot_id")
+
+    def job(self, script: str, *options: str) -> int:
+        """Submit a batch script as the ordinary user and return the job's number."""
+        words = " ".join(["sbatch", "--parsable", "--output=/dev/null", "--chdir=/", *options])
+        return int(self.root("head", f"runuser -u slurmtest -- {words} <<'END'\n#!/bin/sh\n{script}\nEND\n"))
+
+    def job_state(self, number: int) -> dict[str, str]:
+        """Return what Slurm says about a job, by Slurm's words."""
+        told = self.root("head", f"scontrol --oneliner show job {number}")
+        return dict(word.split("=", 1) for word in told.split() if "=" in word)
+
+    def node_state(self, node: str) -> str:
+        """Return a node's state in Slurm's words."""
+        return self.root("head", f"sinfo --noheader --nodes={node} --format=%T")
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for something that becomes true by itself."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"after {seconds:g} s: {what}"
+        time.sleep(2)
+
+
+@contextmanager
+def made(name: str, *, nodes: int = 2) -> Iterator[VmLab]:
+    """Make a lab of virtual machines and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set."""
+    try:
+        labs.clusterctl("lab", "up", name, "--kind", "vm", "--nodes", str(nodes), timeout=LIMIT)
+        yield VmLab(name, nodes)
+    finally:
+        if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+            labs.down(name)
+
+
+def have_images() -> None:
+    """Have the cache hold the images of this version, built at this computer's own speed: by a lab of containers.
+
+    An emulated controller builds them too, in an hour.
+    """
+    with labs.made("t-images", nodes=1) as lab:
+        labs.clusterctl("provision", lab.inventory)
+
+
+def memory_used(name: str) -> int:
+    """Return the MiB that a lab's machines take of this computer."""
+    kib = 0
+    for pid in lab_computer.running(name).values():
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        kib += int(status.split("VmRSS:")[1].split()[0])
+    return kib // 1024
