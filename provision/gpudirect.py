@@ -78,7 +78,8 @@ class Decision:
     remedies: tuple[str, ...] = ()
 
 
-_OLD_PACKAGES = ("nv_peer_mem", "nvidia-peer-memory", "nvidia-peer-memory-dkms")
+#: Packages of nv_peer_mem: of the RedHat family, then of Debian's.
+OLD_PACKAGES = ("nv_peer_mem", "nvidia_peer_memory", "nvidia-peer-memory", "nvidia-peer-memory-dkms")
 _TO_OPEN = "change to the open kernel modules (nvidia_driver_modules: open; one reboot): DMA-BUF needs nothing else"
 
 
@@ -102,7 +103,7 @@ def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
     fit_for_dmabuf = _fit_for_dmabuf(machine)
     if fit_for_dmabuf and machine.open_modules:
         assumed = "" if machine.nccl else f"; jobs are taken to bring NCCL {_text(DMABUF_NCCL)} or newer"
-        return Decision(Mechanism.DMA_BUF, f"open modules on Linux {machine.kernel}{assumed}", remove=_OLD_PACKAGES)
+        return Decision(Mechanism.DMA_BUF, f"open modules on Linux {machine.kernel}{assumed}", remove=OLD_PACKAGES)
     offer = _TO_OPEN if fit_for_dmabuf else ""
     if driver >= PEERMEM and machine.ofed == "MLNX_OFED" and ofed < NEW_OFED:
         return Decision(
@@ -110,13 +111,13 @@ def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
             f"MLNX_OFED {machine.ofed_version} wants the driver's module in its old manner",
             load="nvidia-peermem",
             options="options nvidia-peermem peerdirect_support=1",
-            remove=_OLD_PACKAGES,
+            remove=OLD_PACKAGES,
             legacy=True,
             offer=offer,
         )
     if driver >= PEERMEM and _peer_memory(machine):
         return Decision(
-            Mechanism.NVIDIA_PEERMEM, _whose(machine), load="nvidia-peermem", remove=_OLD_PACKAGES, offer=offer
+            Mechanism.NVIDIA_PEERMEM, _whose(machine), load="nvidia-peermem", remove=OLD_PACKAGES, offer=offer
         )
     if driver < PEERMEM and machine.ofed:
         return _nv_peer_mem(machine, ofed, allow_legacy)

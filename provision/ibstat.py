@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 _ADAPTER = re.compile(r"(CA|Switch|Router|iWARP RNIC|\?\?\?):? '([^']*)'$")
 _PORT = re.compile(r"Port (\d+):$")
 _PAIR = re.compile(r"([A-Za-z][A-Za-z ]*):(?: (.*))?$")
+_WIDTH = re.compile(r"\((\d+X)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -54,6 +55,12 @@ class Port:
         """
         found = _NUMBER.match(self.values.get("Rate", ""))
         return float(found[0]) if found else None
+
+    @property
+    def width(self) -> str:
+        """Return the lanes as ``4X``; empty where they are not told, as ibstat does not."""
+        found = _WIDTH.search(self.values.get("Rate", ""))
+        return found[1] if found else ""
 
     @property
     def subnet_manager(self) -> int | None:

@@ -121,6 +121,37 @@ def schedule(
     return steps
 
 
+def plan(
+    found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return everything that the machines and the judgement need.
+
+    ``settings``: ``all_pairs``, ``sampled``, ``seed``, and seconds: ``seconds``, ``timeout``, ``begin``. ``limit`` is
+    when even a run in which everything hangs has ended, ``pairs`` says what part of all pairs this is.
+    """
+    rails = {name: rails_of(one) for name, one in found.items()}
+    steps = schedule(
+        rails,
+        addresses,
+        all_pairs=int(settings["all_pairs"]),
+        sampled=int(settings["sampled"]),
+        seed=int(settings["seed"]),
+    )
+    longest = max((sum(_tests(step) for step in mine) for mine in steps.values()), default=0)
+    able = len(steps)
+    tried, possible = sum(len(mine) for mine in steps.values()) // 2, able * (able - 1) // 2
+    return {
+        "steps": steps,
+        "addresses": dict(addresses),
+        "limit": int(settings["begin"]) + 60 + longest * (int(settings["timeout"]) + 10),
+        "pairs": "" if tried == possible else f"; {tried} of {possible} pairs, other ones every day",
+    }
+
+
+def _tests(step: Mapping[str, Any]) -> int:
+    return len(step["rails"]) * (4 if step["bandwidth"] else 2)
+
+
 def _step_rail(mine: Rail, theirs: Rail) -> dict[str, Any]:
     return {
         "device": mine.device,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provision.ibstat import Adapter, Port
@@ -12,11 +12,12 @@ from provision.ibstat import Adapter, Port
 
 @dataclass(frozen=True)
 class Expected:
-    """What a machine's ports should be; None leaves a question open. ``rate`` is in Gb/s."""
+    """What a machine's ports should be; None leaves a question open. ``rate`` is in Gb/s, ``width`` such as 4X."""
 
     ports: int | None = None
     rate: float | None = None
     link_layer: str | None = None
+    width: str | None = None
     source: str = "the inventory"
 
 
@@ -31,8 +32,21 @@ def majority(machines: Iterable[Sequence[Adapter]]) -> Expected:
         ports=_most([len(one) for one in ports]),
         rate=_most([port.rate for one in active for port in one if port.rate is not None], among=len(ports)),
         link_layer=_most([port.link_layer for one in active for port in one if port.link_layer], among=len(ports)),
+        width=_most([port.width for one in active for port in one if port.width], among=len(ports)),
         source="most machines of the group",
     )
+
+
+def expected(declared: Mapping[str, Any], group: Expected) -> Expected:
+    """Return what is declared for a machine, and what its group has where nothing is.
+
+    ``declared`` has ``ports``, ``rate`` and ``link_layer``, None or empty where the inventory says nothing.
+    """
+    given = {name: declared[name] for name in ("ports", "rate", "link_layer") if declared.get(name) not in (None, "")}
+    kinds: dict[str, Any] = {"ports": int, "rate": float, "link_layer": str}
+    names = ", ".join(f"node_rdma_{name}" for name in given)
+    source = f"{names}; else {group.source}" if given else group.source
+    return replace(group, source=source, **{name: kinds[name](value) for name, value in given.items()})
 
 
 def _most(values: Sequence[Any], among: int | None = None) -> Any:
@@ -99,6 +113,8 @@ def checks(adapters: Sequence[Adapter], expected: Expected, *, problem: str = ""
         found.append(_state(ports))
     if active := [port for port in ports if port.state == "Active"]:
         found += [_rate(active, expected), _link_layer(active, expected)]
+        if any(port.width for port in active):
+            found.append(_width(active, expected))
     if any(port.link_layer == "InfiniBand" for port in active):
         found.append(_subnet_manager(active))
     return found
@@ -162,6 +178,20 @@ def _rate(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
         cause="the link runs with fewer lanes or more slowly than it could: cable, transceiver, switch port, setting",
         fix="; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in slow))
         + "; swap the cable",
+    )
+
+
+def _width(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
+    narrow = [port for port in active if expected.width not in (None, port.width)]
+    return _check(
+        "width",
+        "fail" if narrow else "pass",
+        observed=_listed(narrow or active, {port.name: port.width or "not told" for port in active}),
+        expected=expected.width or "any",
+        source=expected.source,
+        cause="the link has lost lanes: a cable that is not fully seated, or a broken one",
+        fix="; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in narrow))
+        + "; reseat the cable on both sides, then swap it",
     )
 
 

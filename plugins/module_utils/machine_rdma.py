@@ -7,6 +7,7 @@ Files are read below ``root``; commands go through ``run``, which takes a list a
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -307,25 +308,53 @@ def mentions(root):
 
 
 def old_service(root):
-    """Tell whether the forerunner's service is set to start at boot, by systemd or by its old script."""
-    units, scripts = Path(root, "etc/systemd/system"), Path(root, "etc")
-    return any(units.glob("*.wants/nv_peer_mem.service")) or any(scripts.glob("rc[2345].d/S*nv_peer_mem"))
+    """Return the links that start the forerunner's service at boot: systemd's, and those of its old script."""
+    links = [*Path(root, "etc/systemd/system").glob("*.wants/nv_peer_mem.service")]
+    links += Path(root, "etc").glob("rc[2345].d/S*nv_peer_mem")
+    return sorted(f"/{link.relative_to(root)}" for link in links)
 
 
 def memlock(root):
-    """Return the locked memory in bytes, or ``unlimited``, of each daemon whose children are jobs or containers."""
+    """Return the locked memory in bytes, or ``unlimited``, of slurmd, whose children are jobs, and of containers.
+
+    Containers have what daemon.json says, else what the engine's own processes have.
+    """
     found = {}
     for pid in filter(str.isdigit, listed(root, "proc")):
-        name = read(root, f"proc/{pid}/comm")
-        if name in ("slurmd", "containerd", "dockerd"):
-            limit = re.search(r"^Max locked memory\s+(\S+)", read(root, f"proc/{pid}/limits"), re.M)
-            if limit and (name not in found or limit.group(1) != "unlimited"):
-                found[name] = limit.group(1)
+        name = {"slurmd": "slurmd", "containerd": "containers"}.get(read(root, f"proc/{pid}/comm"))
+        limit = re.search(r"^Max locked memory\s+(\S+)", read(root, f"proc/{pid}/limits"), re.M) if name else None
+        if limit and (name not in found or limit.group(1) != "unlimited"):
+            found[name] = limit.group(1)
+    try:
+        options = json.loads(read(root, "etc/docker/daemon.json") or "{}")
+        hard = options["default-ulimits"]["memlock"]["Hard"]
+        found["containers"] = "unlimited" if int(hard) < 0 else str(int(hard))
+    except (ValueError, LookupError, TypeError):
+        pass
     return found
 
 
-def collect(root="/", run=None, login_user=""):
-    """Return everything above as one mapping of plain values; the rest only where there is an adapter."""
+def unloaded(root):
+    """Return the kernel modules, built in or not, that are not there yet and that users of adapters need."""
+    signs = {
+        "ib_umad": "sys/class/infiniband_mad",
+        "ib_uverbs": "sys/class/infiniband_verbs",
+        "rdma_ucm": "sys/class/misc/rdma_cm",
+    }
+    return [module for module, sign in signs.items() if not Path(root, sign).exists()]
+
+
+def device_files(root):
+    """Return the modes of the files through which programs reach adapters."""
+    found = {}
+    for name in listed(root, "dev/infiniband"):
+        if name.startswith("uverbs") or name == "rdma_cm":
+            found[f"/dev/infiniband/{name}"] = f"{Path(root, 'dev/infiniband', name).stat().st_mode & 0o777:04o}"
+    return found
+
+
+def collect(root="/", run=None, login_user="", packages=()):
+    """Return everything above as one mapping of plain values; most of it only where there is an adapter."""
     run = run or _run
     bus, running = on_bus(root), devices(root)
     found = {
@@ -333,7 +362,9 @@ def collect(root="/", run=None, login_user=""):
         "adapters": sorted({*bus["adapters"], *(one["address"] or one["name"] for one in running)}),
         "on_bus": bus["adapters"],
         "gpus": bus["gpus"],
-        "umad": bool(listed(root, "sys/class/infiniband_mad")),
+        "unloaded": unloaded(root),
+        "configured": mentions(root),
+        "lacking": machine_system.packages_missing(packages, run),
     }
     if not found["adapters"]:
         return found
@@ -349,10 +380,10 @@ def collect(root="/", run=None, login_user=""):
         peer_memory_changed=max(symbols, default=0),
         ofed=stack,
         modules=modules(root, run, kernel),
-        configured=mentions(root),
         old_service=old_service(root),
         packages=installed(run, [*_OLD_PACKAGES, *_OFED_PACKAGES]),
         prebuilt=bool(re.search(r"/kernel/nvidia-", run(["modinfo", "-k", kernel, "-n", "nvidia"]) or "")),
+        device_files=device_files(root),
         memlock=memlock(root),
         login=machine_system.memlock(root, True, login_user)["login"],
         acs=acs(root, bus),

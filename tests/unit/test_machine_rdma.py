@@ -18,7 +18,8 @@ def test_a_machine_without_an_adapter_is_asked_no_more(tmp_path: Path) -> None:
 
     told = found(tmp_path, run=lambda command: asked.append(command))  # type: ignore[func-returns-value]
 
-    assert told == {"devices": [], "adapters": [], "on_bus": [], "gpus": [], "umad": False}
+    assert (told["devices"], told["adapters"], told["on_bus"], told["gpus"]) == ([], [], [], [])
+    assert "acs" not in told
     assert asked == []
 
 
@@ -139,7 +140,7 @@ def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Pa
     assert machine["modules"]["nv_peer_mem"]["loaded"]
     assert machine["modules"]["nv_peer_mem"]["version"] == "1.3-0"
     assert not machine["modules"]["nvidia_peermem"]["loaded"]
-    assert machine["old_service"]
+    assert machine["old_service"] == ["/etc/systemd/system/multi-user.target.wants/nv_peer_mem.service"]
     assert machine["packages"] == {"nvidia-peer-memory-dkms": "1.3-0"}
     assert machine["configured"] == {
         "nvidia_peermem": {
@@ -163,8 +164,18 @@ def test_limits_are_those_of_the_daemons_whose_children_are_jobs_and_containers(
             "proc/73/limits": limits.format("65536", "65536"),
         },
     )
+    assert found(tmp_path)["memlock"] == {"slurmd": "unlimited", "containers": "8388608"}
 
-    assert found(tmp_path)["memlock"] == {"slurmd": "unlimited", "containerd": "8388608"}
+    tree(tmp_path, {"etc/docker/daemon.json": '{"default-ulimits": {"memlock": {"Hard": -1, "Soft": -1}}}'})
+    assert found(tmp_path)["memlock"] == {"slurmd": "unlimited", "containers": "unlimited"}
+
+
+def test_modules_that_are_missing_are_named_loaded_or_built_in(tmp_path: Path) -> None:
+    assert found(tmp_path)["unloaded"] == ["ib_umad", "ib_uverbs", "rdma_ucm"]
+
+    tree(tmp_path, {"sys/class/infiniband_mad/abi_version": "5\n", "sys/class/misc/rdma_cm/abi_version": "4\n"})
+
+    assert found(tmp_path)["unloaded"] == ["ib_uverbs"]
 
 
 def test_bridges_between_gpus_and_adapters_are_asked_about_access_control(tmp_path: Path) -> None:

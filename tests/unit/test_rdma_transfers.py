@@ -1,0 +1,289 @@
+"""Transfers between machines: both sides' agreement for real, with stand-ins for the tools; and the judgement."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from machines import plugin
+from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
+
+from provision.rdma_rounds import Rail, schedule
+from provision.verify_rdma_transfers import Seen, carried, checks, gigabits
+
+transfers = plugin("roles/rdma_userspace/library/rdma_transfers.py")
+OUTPUTS = yaml.safe_load((Path(__file__).parent / "fixtures/transfers/outputs.yml").read_text(encoding="utf-8"))
+HOSTS = {"node1": "127.0.0.1", "node2": "127.0.0.2", "node3": "127.0.0.3"}
+
+#: Listens, takes one connection, and says what it was asked; the other side connects. FAIL makes the server refuse.
+TOOL = """#!/usr/bin/env python3
+import socket, sys
+words = sys.argv[1:]
+port = int(words[words.index("-p") + 1])
+if "{fail}" and "{fail}" in sys.argv[0]:
+    sys.exit("Couldn't register MR")
+peer = words[-1] if words[-1].startswith("127.") else ""
+if "-a" in words:
+    peer = words[words.index("-a") + 1] if "-c" in words else ""
+if peer:
+    socket.create_connection(("127.0.0.1", port), 5).close()
+    print(" 65536      200              0.26               0.25               0.000483")
+else:
+    server = socket.create_server(("127.0.0.1", port))
+    server.settimeout(10)
+    server.accept()
+print(" ".join(words))
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    """A port below the ephemeral range whose successor is free too."""
+    for number in range(20000, 30000, 7):
+        try:
+            for one in (number, number + 1):
+                socket.create_server(("127.0.0.1", one)).close()
+        except OSError:
+            continue
+        return number
+    raise RuntimeError
+
+
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: str = "") -> None:
+    for name in ("ibv_rc_pingpong", "ib_write_bw", "ib_read_bw", "rping"):
+        (tmp_path / name).write_text(TOOL.format(fail=fail))
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(transfers.os, "geteuid", lambda: 1000)
+    moved = iter(range(0, 10**9, 1000))
+    monkeypatch.setattr(transfers, "counters", lambda *_: {"port_xmit_data": next(moved)})
+    monkeypatch.setattr(transfers, "gids", lambda *_: [])
+
+
+def settings(port: int, name: str, steps: Any, **more: Any) -> dict[str, Any]:
+    base = {"token": "secret", "port": port, "user": "nobody", "seconds": 1, "timeout": 10, "patience": 20}
+    return {**base, "name": name, "address": HOSTS[name], "steps": steps, **more}
+
+
+def run(everyone: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    results: dict[str, list[dict[str, Any]]] = {}
+
+    def one(name: str) -> None:
+        results[name] = transfers.Agent(everyone[name]).run()
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in everyone]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join(90)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def rails(*names: str) -> dict[str, list[Rail]]:
+    return {name: [Rail("rxe0", 1, None, software=True)] for name in names}
+
+
+def test_two_machines_do_all_tests_and_each_reports_its_own_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch)
+    steps = schedule(rails("node1", "node2"), HOSTS)
+
+    results = run({name: settings(port, name, steps[name]) for name in steps})
+
+    for name, found in results.items():
+        assert [result["test"] for result in found] == ["pingpong", "write", "read"], name
+        assert [result["rc"] for result in found] == [0, 0, 0], found
+        assert all(result["moved"]["port_xmit_data"] > 0 for result in found)
+    (verdict,) = {check["verdict"] for check in judged(results["node2"], ["node1"])}
+    assert verdict == "pass"
+
+
+def test_a_machine_that_never_comes_costs_the_others_one_wait_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch)
+    steps = schedule(rails(*HOSTS), HOSTS)
+    there = ("node1", "node2")
+
+    begun = time.monotonic()
+    results = run({name: settings(port, name, steps[name], patience=4) for name in there})
+
+    assert time.monotonic() - begun < 40
+    for name in there:
+        (lost,) = [result for result in results[name] if result["problem"]]
+        assert lost["peer"] == "node3"
+        assert "connect to 127.0.0.3" in lost["problem"]
+        assert [result["test"] for result in results[name] if not result["problem"]][:1] == ["pingpong"]
+
+
+def test_what_the_serving_side_says_reaches_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch, fail="ibv_rc_pingpong")
+    steps = schedule(rails("node1", "node2"), HOSTS)
+
+    results = run({name: settings(port, name, steps[name]) for name in steps})
+
+    for name, found in results.items():
+        check = judged(found, ["peer"])[0]
+        assert (check["id"], check["verdict"]) == ("rdma.transfer", "fail"), name
+        assert "memlock" in check["cause"], name
+
+
+def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> None:
+    door = transfers.Door("127.0.0.1", port, "secret")
+    try:
+        line = transfers.Line(socket.create_connection(("127.0.0.1", port), 5))
+        line.send(token="guess", round=0, name="node2")
+
+        assert door.wait("node2", 0, 1) is None
+        with pytest.raises(transfers.GoneError):
+            line.receive(5)
+    finally:
+        door.close()
+
+
+def test_nothing_is_left_behind_when_the_other_side_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch)
+    rail = {"device": "rxe0", "port": 1, "peer_device": "rxe0", "software": True}
+    words = transfers.command("write", rail, None, port, "", 1)
+
+    with transfers.Tool(words, settings(port, "node1", []), rail) as tool:
+        assert tool.ready(port, 10)
+
+    assert tool.process.poll() is not None
+    assert not transfers.listening(port)
+
+
+def test_commands_are_those_that_people_type() -> None:
+    rail = {"device": "mlx5_0", "port": 1, "peer_device": "mlx5_0", "software": False}
+    gid = {"index": 3, "gid": "0000:0000:0000:0000:0000:ffff:0a63:0002", "type": "RoCE v2", "netdev": "eth1"}
+
+    assert " ".join(transfers.command("write", rail, gid, 18515, "node2", 3)) == (
+        "ib_write_bw -d mlx5_0 -i 1 -p 18515 -x 3 -D 3 -q 4 -s 65536 -F --report_gbits node2"
+    )
+    assert " ".join(transfers.command("pingpong", rail, None, 18515, "", 3)) == (
+        "ibv_rc_pingpong -d mlx5_0 -i 1 -p 18515 -s 4096 -n 1000"
+    )
+    assert " ".join(transfers.command("rping", rail, gid, 18515, "", 3)) == "rping -s -a 10.99.0.2 -p 18515 -C 10 -v"
+    assert " ".join(transfers.command("read", {**rail, "software": True}, None, 18515, "node2", 3)) == (
+        "ib_read_bw -d mlx5_0 -i 1 -p 18515 -n 200 -s 65536 -F --report_gbits node2"
+    )
+
+
+def test_on_ethernet_version_two_over_ipv4_is_chosen_and_on_infiniband_nothing() -> None:
+    def gid(index: int, text: str, kind: str, netdev: str = "eth1") -> dict[str, Any]:
+        return {"index": index, "gid": text, "type": kind, "netdev": netdev}
+
+    four = "0000:0000:0000:0000:0000:ffff:0a63:0002"
+    several = [gid(0, "fe80::1", "IB/RoCE v1"), gid(1, "fe80::1", "RoCE v2"), gid(2, four, "IB/RoCE v1")]
+
+    assert transfers.gid_index([*several, gid(3, four, "RoCE v2")])["index"] == 3
+    assert transfers.gid_index(several)["index"] == 1
+    assert transfers.gid_index([gid(0, "fe80::1", "IB/RoCE v1", netdev="")]) is None
+    assert transfers.gid_index([]) is None
+    assert (transfers.ipv4(four), transfers.ipv4("fe80::1")) == ("10.99.0.2", "")
+
+
+def result(test: str, **more: Any) -> dict[str, Any]:
+    about = {"peer": "node1", "serves": False, "test": test, "problem": "", "device": "mlx5_0", "port": 1}
+    return {**about, "software": False, "rc": 0, "output": "", "moved": {"port_xmit_data": 10**7}, **more}
+
+
+def judged(results: list[dict[str, Any]], expected: list[str], rail: Rail | None = None, **more: Any) -> list[Any]:
+    ports = [rail or Rail("rxe0", 1, None, software=True)]
+    peers = [str(one["peer"]) for one in results] if expected == ["peer"] else expected
+    return checks(Seen(results, peers, ports), **more)
+
+
+HARDWARE = Rail("mlx5_0", 1, 400.0)
+
+
+@pytest.mark.parametrize("name", sorted(OUTPUTS))
+def test_what_the_tools_say_is_given_its_cause(name: str) -> None:
+    sample = OUTPUTS[name]
+    told = result(sample["test"], rc=sample["rc"], output=sample["output"], problem=sample.get("problem", ""))
+
+    check = judged([told], ["node1"], HARDWARE)[0]
+
+    assert check["verdict"] == ("pass" if sample["rc"] == 0 else "fail")
+    assert sample.get("cause", "") in check["cause"]
+    if "gigabits" in sample:
+        assert gigabits(sample["output"]) == sample["gigabits"]
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(380.0, "pass"), (320.0, "pass"), (190.0, "fail")])
+def test_a_real_adapter_must_reach_its_share_of_the_line_rate(rate: float, verdict: str) -> None:
+    row = f" 65536  1000  {rate}  {rate}  0.7\n"
+    found = {check["id"]: check for check in judged([result("write", output=row)], ["node1"], HARDWARE)}
+
+    assert found["rdma.write_bandwidth"]["verdict"] == verdict
+    assert f"{rate:g} Gb/s of 400" in found["rdma.write_bandwidth"]["observed"]
+
+
+def test_a_software_adapter_is_not_measured_against_its_rate_and_marked() -> None:
+    row = " 65536  200  0.26  0.25  0.0005\n"
+    told = result("write", output=row, device="rxe0", moved={"sent_pkts": 12800})
+    found = {check["id"]: check for check in judged([told], ["node1"], Rail("rxe0", 1, 2.5, software=True))}
+
+    assert found["rdma.write_bandwidth"]["verdict"] == "pass"
+    assert found["rdma.counters"]["verdict"] == "pass"
+    assert all(check["simulated"] for check in found.values())
+
+
+@pytest.mark.parametrize("moved", [{}, {"port_xmit_packets": 12}])
+def test_data_that_the_device_has_not_counted_went_another_way(moved: dict[str, int]) -> None:
+    found = {check["id"]: check for check in judged([result("pingpong", moved=moved)], ["node1"], HARDWARE)}
+
+    assert found["rdma.transfer"]["verdict"] == "pass"
+    assert found["rdma.counters"]["verdict"] == "fail"
+    assert "mlx5_0 0 MB" in found["rdma.counters"]["observed"]
+
+
+def test_bytes_are_words_of_four_on_adapters() -> None:
+    assert carried({"moved": {"port_xmit_data": 100, "port_rcv_data": 50}}) == 600
+    assert carried({"moved": {"link_downed": 1}}) is None
+
+
+def test_error_counters_that_rise_are_a_failure_on_hardware_only() -> None:
+    moved = {"port_xmit_data": 10**6, "symbol_error": 3}
+    (hardware,) = [
+        one for one in judged([result("write", moved=moved)], ["node1"], HARDWARE) if one["id"] == "rdma.errors"
+    ]
+    assert (hardware["verdict"], hardware["observed"]) == ("fail", "mlx5_0 symbol_error +3")
+
+
+def test_a_rail_that_took_no_part_is_named() -> None:
+    seen = Seen([result("pingpong")], ["node1"], [HARDWARE, Rail("mlx5_1", 1, 400.0)])
+
+    (check,) = [one for one in checks(seen) if one["id"] == "rdma.counters"]
+
+    assert check["verdict"] == "fail"
+    assert "mlx5_1 took no part" in check["observed"]
+
+
+def test_no_answer_is_no_pass() -> None:
+    (check,) = checks(Seen([], ["node1"], [HARDWARE]))
+    assert check["verdict"] == "unknown"
+
+    (check,) = checks(Seen([], ["node1"], [HARDWARE], problem="async task did not complete"))
+    assert (check["verdict"], check["observed"]) == ("unknown", "async task did not complete")
+
+
+def test_memory_of_gpus_is_said_not_to_be_proven() -> None:
+    told = [
+        check for check in judged([result("write")], ["node1"], HARDWARE, gpus=8) if check["id"] == "rdma.gpu_memory"
+    ]
+
+    assert [check["verdict"] for check in told] == ["skip"]
+    assert "not proven" in told[0]["observed"]
