@@ -95,7 +95,7 @@ def main():
         machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"])
         machine.update(machine_system.identity(root))
     if "rdma" in gather:
-        machine["rdma"] = machine_rdma.collect(root)
+        machine["rdma"] = machine_rdma.collect(root, login_user=given["login_user"], packages=given["packages"])
     if "system" in gather:
         asked = {key: given[key] for key in given if key not in ("files", "apt")}
         machine.update(machine_system.collect(root, **asked))
