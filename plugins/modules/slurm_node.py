@@ -1,0 +1,165 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take a node out of Slurm's hands before it is worked on, and give it back: only what we took ourselves."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: slurm_node
+short_description: Drain a Slurm node and wait for its jobs, or resume what this has drained
+description:
+  - Runs on the controller, through slurmctld's container.
+  - The reason says whose a drain is. A node that somebody else drained or set down stays as it is.
+  - Jobs that do not end in time have the drain undone and the task fail, so that nothing has happened.
+  - Where there is no slurmctld, or it does not know the node, nothing can be running through it; C(known) says so. A
+    slurmctld that does not answer is a failure, because jobs may be running.
+options:
+  names: {type: list, elements: str, required: true, description: Nodes by Slurm's names.}
+  state: {type: str, required: true, choices: [drained, resumed], description: 'What is wanted.'}
+  reason: {type: str, required: true, description: 'The reason, which marks a drain as ours.'}
+  wait: {type: int, default: 0, description: Seconds to wait for the jobs of the nodes.}
+  jobs_allowed: {type: bool, default: false, description: Go on although jobs are running.}
+  container: {type: str, default: slurmctld, description: Name of slurmctld's container.}
+"""
+
+RETURN = """
+known: {type: list, returned: always, description: The nodes that slurmctld knows.}
+drained: {type: list, returned: always, description: Nodes that were drained or resumed.}
+jobs: {type: list, returned: always, description: Jobs that were still running when waiting ended.}
+"""
+
+#: Jobs in these states are on their nodes.
+HOLDING = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED,STOPPED,SIGNALING,STAGE_OUT"
+
+
+def to_drain(node):
+    """Tell whether the node is to be drained: unless it is already, by us or by others, or set down."""
+    state = set(node.get("state") or ())
+    return not state & {"DRAIN", "DOWN", "FAIL"}
+
+
+def to_resume(node, reason):
+    """Tell whether the node's drain is ours: by the exact reason."""
+    return "DRAIN" in set(node.get("state") or ()) and str(node.get("reason") or "").strip() == reason
+
+
+class Controller:
+    """slurmctld, asked through its container."""
+
+    def __init__(self, module):
+        self.module = module
+        self.container = module.params["container"]
+
+    def _run(self, *words):
+        try:
+            return self.module.run_command(["docker", "exec", self.container, *words], handle_exceptions=False)
+        except OSError:
+            return 127, "", "there is no docker"
+
+    def is_there(self):
+        """Tell whether there is such a container, running or not."""
+        try:
+            code, _, _ = self.module.run_command(
+                ["docker", "container", "inspect", self.container], handle_exceptions=False
+            )
+        except OSError:
+            return False
+        return code == 0
+
+    def nodes(self, names):
+        """Return the entries of those nodes that slurmctld knows."""
+        code, told, problem = self._run("scontrol", "show", "nodes", "--json")
+        try:
+            entries = json.loads(told)["nodes"] if code == 0 else None
+        except (ValueError, LookupError):
+            entries = None
+        if entries is None:
+            self.module.fail_json(
+                msg=f"slurmctld does not say what runs on {', '.join(names)}: {problem.strip()[-300:]}. "
+                "Fix: clusterctl provision slurm; or, if nothing can be running, set nvidia_driver_jobs_allowed"
+            )
+        return {entry["name"]: entry for entry in entries if entry.get("name") in names}
+
+    def jobs(self, names):
+        """Return the jobs that hold any of the nodes."""
+        words = ("squeue", "--noheader", "--format=%A", "--states=" + HOLDING, "--nodelist=" + ",".join(names))
+        code, told, problem = self._run(*words)
+        if code:
+            self.module.fail_json(msg=f"slurmctld does not list the jobs of {', '.join(names)}: {problem.strip()}")
+        return sorted(set(told.split()), key=int)
+
+    def update(self, names, *words):
+        """Change nodes."""
+        if not names or self.module.check_mode:
+            return
+        code, _, problem = self._run("scontrol", "update", "NodeName=" + ",".join(names), *words)
+        if code:
+            self.module.fail_json(msg=f"Slurm refused {' '.join(words)} for {', '.join(names)}: {problem.strip()}")
+
+
+def drain(controller, params, check_mode):
+    """Drain, wait for jobs, and undo it all where they do not end."""
+    names, reason = params["names"], params["reason"]
+    known = controller.nodes(names)
+    mine = [name for name in sorted(known) if to_drain(known[name])]
+    controller.update(mine, "State=DRAIN", "Reason=" + reason)
+    # Ours from an earlier run, too, if this one has to undo it.
+    ours = mine + [name for name in sorted(known) if to_resume(known[name], reason)]
+    running, end = [], time.monotonic() + params["wait"]
+    while known and not check_mode:
+        running = controller.jobs(sorted(known))
+        if not running or params["jobs_allowed"] or time.monotonic() >= end:
+            break
+        time.sleep(5)
+    failed = bool(running) and not params["jobs_allowed"]
+    if failed:
+        controller.update(ours, "State=UNDRAIN")
+    return {"known": sorted(known), "drained": mine, "jobs": running, "changed": bool(mine) and not failed}, failed
+
+
+def resume(controller, params):
+    """Resume the nodes whose drain is ours."""
+    known = controller.nodes(params["names"])
+    mine = [name for name in sorted(known) if to_resume(known[name], params["reason"])]
+    # Not UNDRAIN: a node that was rebooted meanwhile is down as well, by our doing.
+    controller.update(mine, "State=RESUME")
+    return {"known": sorted(known), "drained": mine, "jobs": [], "changed": bool(mine)}
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "list", "elements": "str", "required": True},
+            "state": {"type": "str", "required": True, "choices": ["drained", "resumed"]},
+            "reason": {"type": "str", "required": True},
+            "wait": {"type": "int", "default": 0},
+            "jobs_allowed": {"type": "bool", "default": False},
+            "container": {"type": "str", "default": "slurmctld"},
+        },
+        supports_check_mode=True,
+    )
+    controller = Controller(module)
+    if not controller.is_there():
+        module.exit_json(changed=False, known=[], drained=[], jobs=[])
+    if module.params["state"] == "resumed":
+        module.exit_json(**resume(controller, module.params))
+    result, failed = drain(controller, module.params, module.check_mode)
+    if failed:
+        jobs, nodes = ", ".join(result["jobs"]), ", ".join(result["known"])
+        module.fail_json(
+            msg=f"jobs {jobs} were still running on {nodes} after {module.params['wait']} s; nothing was changed, and "
+            "it takes jobs again. Fix: wait for them and run again, or raise nvidia_driver_drain_timeout",
+            **result,
+        )
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Where NVIDIA's driver comes from on each system, under which names, and the files that keep it from moving. Pure.
+
+Two families of packages exist, the distribution's and NVIDIA's own; they share names and must never meet on a machine.
+Only what computing needs is installed: no X, no GL. Run so far: Debian 12's own packages. All other names are taken
+from NVIDIA's and the distributions' documentation and from other people's scripts; those marked "unverified" from less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos"
+
+#: Of the branches that can be asked for, those that NVIDIA still mends, and when the others ended.
+SUPPORTED = (580, 595)
+ENDED = {535: "June 2026", 570: "February 2026", 610: "August 2026"}
+
+#: Since this branch, Debian-style package names have no branch in them; a branch is kept by pinning alone.
+UNSUFFIXED = 590
+#: NVIDIA's repositories have pinning packages from this branch on,
+PINNING = 580
+#: and packages for Debian without X from this one.
+COMPUTE_ONLY = 560
+
+#: The branch that a distribution's own archive has; none where it has several.
+ARCHIVE = {("debian", "12"): 535, ("debian", "13"): 550}
+
+#: Which packages a rule of apt's preferences is about, in apt's patterns.
+_GLOBS = "*nvidia* cuda-drivers* libcuda1 libnvcuvid1 libnvsdm* libnvoptix1"
+
+#: Files of ours on a machine; each is written whole.
+LIST, PIN = "/etc/apt/sources.list.d/clusterctl-nvidia.list", "/etc/apt/preferences.d/clusterctl-nvidia"
+UNATTENDED = "/etc/apt/apt.conf.d/52clusterctl-nvidia"
+REPO, RPM_KEY = "/etc/yum.repos.d/clusterctl-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
+APT_KEY = "/usr/share/keyrings/clusterctl-nvidia.asc"
+NOUVEAU = "/etc/modprobe.d/clusterctl-nouveau.conf"
+PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/clusterctl.conf"
+FILES = (LIST, PIN, UNATTENDED, REPO, NOUVEAU, PERSISTENCE)
+
+_HEADER = "# Written by clusterctl.\n"
+
+
+@dataclass(frozen=True)
+class System:
+    """An operating system that the tables know. ``folder`` is its name in NVIDIA's repositories."""
+
+    id: str
+    version: str
+    family: str
+    folder: str
+    key: str
+    fingerprint: str
+
+
+_OLD_KEY = ("3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
+_TRIXIE_KEY = ("8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200")
+_RPM_KEY = ("D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685")
+
+
+def system(name: str, version: str) -> System | None:
+    """Return the entry for an operating system, by ``ID`` and ``VERSION_ID`` of os-release; None if there is none."""
+    if name == "ubuntu" and version in ("22.04", "24.04"):
+        return System(name, version, "Debian", f"ubuntu{version.replace('.', '')}", *_OLD_KEY)
+    if name == "debian" and version in ("12", "13"):
+        return System(name, version, "Debian", f"debian{version}", *(_OLD_KEY if version == "12" else _TRIXIE_KEY))
+    if name in ("rhel", "rocky", "almalinux", "centos", "ol") and version.split(".")[0] == "9":
+        return System(name, "9", "RedHat", "rhel9", *_RPM_KEY)
+    return None
+
+
+def folder(machine: System, architecture: str) -> str:
+    """Return the address of NVIDIA's repository for a system; 64-bit ARM servers are called sbsa there."""
+    return f"{REPOSITORIES}/{machine.folder}/{'sbsa' if architecture == 'aarch64' else 'x86_64'}"
+
+
+def pinning(machine: System, source: str, branch: int, version: str) -> list[str]:
+    """Return the package that keeps NVIDIA's repository to a branch or version, to be installed before all others."""
+    named = source != "distribution" and machine.family == "Debian" and branch >= PINNING
+    return [f"nvidia-driver-pinning-{version or branch}"] if named else []
+
+
+def headers(machine: System, kernels: Sequence[str], *, signed: bool) -> list[str]:
+    """Return the packages that building modules for these kernels takes; modules that are signed are built already."""
+    if signed:
+        return []
+    if machine.family == "RedHat":
+        # dkms is EPEL's; the rebuilds of RHEL carry the package that brings EPEL.
+        epel = ["epel-release"] if machine.id in ("rocky", "almalinux", "centos") else []
+        return [*epel, "dkms", *(f"kernel-devel-{kernel}" for kernel in kernels)]
+    return ["dkms", *(f"linux-headers-{kernel}" for kernel in kernels)]
+
+
+def driver(
+    machine: System, source: str, branch: int, flavour: str, kernels: Sequence[str], *, signed: bool
+) -> list[str]:
+    """Return the driver's packages for computing: kernel modules, libraries, nvidia-smi, persistenced."""
+    is_open = flavour == "open"
+    if machine.family == "RedHat":
+        return ["nvidia-driver-cuda", "kmod-nvidia-open-dkms" if is_open else "kmod-nvidia-latest-dkms"]
+    if machine.id == "debian":
+        return _debian(source, branch, is_open)
+    if source == "distribution":
+        kind = f"{branch}-server{'-open' if is_open else ''}"
+        tools = [f"nvidia-utils-{branch}-server"]
+        if signed:
+            built = [f"linux-modules-nvidia-{kind}-{kernel}" for kernel in kernels]
+            return [f"nvidia-headless-no-dkms-{kind}", *built, *tools]
+        return [f"nvidia-headless-{kind}", *tools]
+    if branch >= UNSUFFIXED:
+        return ["libnvidia-compute", "nvidia-dkms-open" if is_open else "nvidia-dkms"]
+    # nvidia-compute-utils brings persistenced (unverified for NVIDIA's repository, true of Ubuntu's archive).
+    modules = f"nvidia-dkms-{branch}{'-open' if is_open else ''}"
+    return [f"libnvidia-compute-{branch}", modules, f"nvidia-utils-{branch}", f"nvidia-compute-utils-{branch}"]
+
+
+def _debian(source: str, branch: int, is_open: bool) -> list[str]:
+    if source == "distribution":
+        # The metapackage nvidia-driver would bring X; this is what it is made of, without.
+        modules = "nvidia-open-kernel-dkms" if is_open else "nvidia-kernel-dkms"
+        return [modules, "libcuda1", "nvidia-smi", "nvidia-persistenced", "nvidia-modprobe"]
+    if branch >= COMPUTE_ONLY:
+        return ["nvidia-driver-cuda", "nvidia-kernel-open-dkms" if is_open else "nvidia-kernel-dkms"]
+    # Unverified: before the compute-only packages, only the whole driver could be asked for.
+    return [f"cuda-drivers-{branch}", *(["nvidia-kernel-open-dkms"] if is_open else [])]
+
+
+def fabric_manager(machine: System, source: str, branch: int) -> str:
+    """Return Fabric Manager's package; empty where the source has none. Names in NVIDIA's repositories: unverified."""
+    if machine.family == "RedHat":
+        return "nvidia-fabric-manager" if branch < UNSUFFIXED else "nvidia-fabricmanager"
+    if source == "distribution":
+        return "" if machine.id == "debian" else f"nvidia-fabricmanager-{branch}"
+    return f"nvidia-fabricmanager-{branch}" if branch < UNSUFFIXED else "nvidia-fabricmanager"
+
+
+def stream(machine: System, branch: int, flavour: str) -> str:
+    """Return the module stream that keeps dnf to a branch; empty where there are none."""
+    return f"{branch}-{'open' if flavour == 'open' else 'dkms'}" if machine.family == "RedHat" else ""
+
+
+def apt_files(
+    machine: System, source: str, branch: int, version: str, url: str, archives: Sequence[dict[str, str]]
+) -> dict[str, str]:
+    """Return apt's list, preferences, and what unattended upgrades must leave alone, by path."""
+    files = {PIN: _preferences(source, branch, version), UNATTENDED: _unattended()}
+    if source != "distribution":
+        # A flat repository, as NVIDIA's are: the suite is a path and there are no components.
+        files[LIST] = f"{_HEADER}deb [signed-by={APT_KEY}] {url.rstrip('/')}/ ./\n"
+    elif machine.id == "debian":
+        suites = dict.fromkeys((row["uri"], row["suite"]) for row in archives if row["component"] == "main")
+        key = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg"
+        lines = [f"deb [{key}] {uri} {suite} contrib non-free non-free-firmware\n" for uri, suite in suites]
+        files[LIST] = _HEADER + "".join(lines)
+    return files
+
+
+def _preferences(source: str, branch: int, version: str) -> str:
+    rules = []
+    if source != "distribution":
+        # The two families share names. The first rule that fits a version counts.
+        rules += [
+            f"# Never the distribution's packages beside NVIDIA's.\nPackage: {_GLOBS}\nPin: release o={origin}\n"
+            "Pin-Priority: -1\n"
+            for origin in ("Debian", "Ubuntu")
+        ]
+    why, wanted = ("This version", f"{version}*") if version else ("No other branch", f"{branch}.*")
+    rules.append(f"# {why}, whatever is newer.\nPackage: {_GLOBS}\nPin: version {wanted}\nPin-Priority: 1001\n")
+    return _HEADER + "\n" + "\n".join(rules)
+
+
+def _unattended() -> str:
+    names = ("nvidia", "libnvidia", "cuda-drivers", "libcuda1", "linux-modules-nvidia")
+    kernels = ("linux-image", "linux-headers", "linux-modules", "linux-generic")
+    lines = "".join(f'    "{name}";\n' for name in (*names, *kernels))
+    return (
+        "// Written by clusterctl. A new library beside the loaded module stops every GPU of the machine.\n"
+        f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
+    )
+
+
+def dnf_files(url: str) -> dict[str, str]:
+    """Return dnf's repository, by path."""
+    return {
+        REPO: f"{_HEADER}[clusterctl-nvidia]\nname=NVIDIA driver\nbaseurl={url}\nenabled=1\ngpgcheck=1\n"
+        f"gpgkey=file://{RPM_KEY}\n"
+    }
+
+
+def module_files(machine: System) -> dict[str, str]:
+    """Return what keeps nouveau away and the GPUs initialised, by path."""
+    files = {NOUVEAU: f"{_HEADER}blacklist nouveau\noptions nouveau modeset=0\n"}
+    if machine.id == "ubuntu":
+        # Its unit says --no-persistence-mode, and every job would initialise the GPU anew. Others leave the default.
+        start = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --persistence-mode --verbose"
+        files[PERSISTENCE] = f"{_HEADER}[Service]\nExecStart=\nExecStart={start}\n"
+    return files

@@ -1,0 +1,352 @@
+"""Which driver a machine is to have: every system, source, branch and flavour that matters, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import driver_machines
+import pytest
+
+from provision import nvidia_driver, nvidia_driver_packages, nvidia_driver_rules
+from provision.nvidia_driver import Plan
+
+SYSTEMS = {
+    "ubuntu2204": ("ubuntu", "22.04"),
+    "ubuntu2404": ("ubuntu", "24.04"),
+    "debian12": ("debian", "12"),
+    "debian13": ("debian", "13"),
+    "rocky9": ("rocky", "9.6"),
+    "rhel9": ("rhel", "9.4"),
+}
+KERNEL = "6.1.0-37-amd64"
+KINDS = {
+    "A40": ("ampere", False),
+    "Tesla V100-SXM2-16GB": ("volta", False),
+    "NVIDIA B200": ("blackwell", False),
+    "NVIDIA GH200 480GB": ("hopper", True),
+    "": ("", False),
+}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, Any]:
+    return driver_machines.machine("bare_a40x4_debian12", tmp_path)[0]
+
+
+def on(machine: dict[str, Any], system: str = "debian12", gpu: str = "A40") -> dict[str, Any]:
+    machine["os"]["id"], machine["os"]["version"] = SYSTEMS[system]
+    for entry in machine["gpu"]["gpus"]:
+        entry["product"], (entry["architecture"], entry["grace"]) = gpu, KINDS[gpu]
+    return machine
+
+
+def planned(machine: dict[str, Any], **settings: Any) -> Plan:
+    return nvidia_driver.plan(machine, {**driver_machines.WANTS, **settings})
+
+
+def refused(plan: Plan) -> set[str]:
+    return {finding.id for finding in plan.refusals}
+
+
+UBUNTU = "libnvidia-compute-{0} nvidia-dkms-{0}{1} nvidia-utils-{0} nvidia-compute-utils-{0}"
+DEBIAN = "nvidia-{0}kernel-dkms libcuda1 nvidia-smi nvidia-persistenced nvidia-modprobe"
+PACKAGES = [
+    # system, source, branch, modules, packages after headers and dkms
+    ("ubuntu2404", "nvidia", "580", "open", UBUNTU.format(580, "-open")),
+    ("ubuntu2204", "nvidia", "580", "proprietary", UBUNTU.format(580, "")),
+    ("ubuntu2204", "nvidia", "535", "open", UBUNTU.format(535, "-open")),
+    ("ubuntu2404", "nvidia", "595", "open", "libnvidia-compute nvidia-dkms-open"),
+    ("ubuntu2404", "distribution", "580", "open", "nvidia-headless-580-server-open nvidia-utils-580-server"),
+    ("ubuntu2204", "distribution", "535", "proprietary", "nvidia-headless-535-server nvidia-utils-535-server"),
+    ("debian12", "nvidia", "580", "open", "nvidia-driver-cuda nvidia-kernel-open-dkms"),
+    ("debian13", "nvidia", "580", "proprietary", "nvidia-driver-cuda nvidia-kernel-dkms"),
+    ("debian12", "distribution", "535", "proprietary", DEBIAN.format("")),
+    ("debian13", "distribution", "550", "open", DEBIAN.format("open-")),
+    ("debian12", "nvidia", "535", "proprietary", "cuda-drivers-535"),
+    ("rocky9", "nvidia", "580", "open", "nvidia-driver-cuda kmod-nvidia-open-dkms"),
+    ("rhel9", "nvidia", "580", "proprietary", "nvidia-driver-cuda kmod-nvidia-latest-dkms"),
+]
+
+
+@pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), PACKAGES)
+def test_packages_by_system_source_branch_and_flavour(
+    bare: dict[str, Any], system: str, source: str, branch: str, modules: str, wanted: str
+) -> None:
+    plan = planned(on(bare, system), source=source, branch=branch, modules=modules)
+
+    assert plan.refusals == ()
+    assert list(plan.install[-1]) == wanted.split()
+
+
+@pytest.mark.parametrize(
+    ("system", "wanted"),
+    [
+        ("debian12", ["dkms", f"linux-headers-{KERNEL}"]),
+        ("ubuntu2404", ["dkms", f"linux-headers-{KERNEL}"]),
+        ("rocky9", ["epel-release", "dkms", f"kernel-devel-{KERNEL}"]),
+        ("rhel9", ["dkms", f"kernel-devel-{KERNEL}"]),
+    ],
+)
+def test_headers_come_before_the_driver_that_is_built_with_them(
+    bare: dict[str, Any], system: str, wanted: list[str]
+) -> None:
+    plan = planned(on(bare, system))
+
+    assert list(plan.install[-2]) == wanted
+
+
+def test_headers_are_for_the_running_and_for_the_next_kernel(bare: dict[str, Any]) -> None:
+    bare["gpu"]["kernel"].update(running="6.1.0-37-amd64", newest="6.1.0-40-amd64")
+
+    plan = planned(bare)
+
+    assert plan.kernels == ("6.1.0-37-amd64", "6.1.0-40-amd64")
+    assert set(plan.install[-2]) == {"dkms", "linux-headers-6.1.0-37-amd64", "linux-headers-6.1.0-40-amd64"}
+
+
+def test_what_pins_the_branch_is_installed_first(bare: dict[str, Any]) -> None:
+    assert planned(bare).install[0] == ("nvidia-driver-pinning-580",)
+    assert planned(bare, version="580.95.05").install[0] == ("nvidia-driver-pinning-580.95.05",)
+    assert "Pin: version 580.95.05*\n" in planned(bare, version="580.95.05").files[nvidia_driver_packages.PIN]
+
+
+@pytest.mark.parametrize(("modules", "stream"), [("open", "580-open"), ("proprietary", "580-dkms")])
+def test_a_module_stream_keeps_dnf_to_the_branch(bare: dict[str, Any], modules: str, stream: str) -> None:
+    assert planned(on(bare, "rocky9"), modules=modules).stream == stream
+
+
+def test_secure_boot_on_ubuntu_takes_modules_that_are_signed_and_built_for_each_kernel(bare: dict[str, Any]) -> None:
+    machine = on(bare, "ubuntu2404")
+    machine["gpu"]["secure_boot"] = True
+    machine["gpu"]["kernel"].update(running="6.8.0-64-generic", newest="6.8.0-71-generic")
+
+    plan = planned(machine)
+
+    assert (plan.source, plan.refusals) == ("distribution", ())
+    assert plan.install == (
+        (
+            "nvidia-headless-no-dkms-580-server-open",
+            "linux-modules-nvidia-580-server-open-6.8.0-64-generic",
+            "linux-modules-nvidia-580-server-open-6.8.0-71-generic",
+            "nvidia-utils-580-server",
+        ),
+    )
+
+
+@pytest.mark.parametrize("system", ["debian12", "debian13", "rocky9"])
+def test_secure_boot_elsewhere_is_refused_with_two_ways_out(bare: dict[str, Any], system: str) -> None:
+    machine = on(bare, system)
+    machine["gpu"]["secure_boot"] = True
+
+    [refusal] = planned(machine).refusals
+
+    assert refusal.id == "secure_boot"
+    assert "switch Secure Boot off" in refusal.fix
+    assert "mokutil --import" in refusal.fix
+    assert planned(machine, signing_key_enrolled=True).refusals == ()
+
+
+def test_secure_boot_that_cannot_be_read_is_a_warning(bare: dict[str, Any]) -> None:
+    bare["gpu"]["secure_boot"] = None
+
+    assert {finding.id for finding in planned(bare).warnings} == {"secure_boot"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flavour"),
+    [
+        ("A40", "open"),
+        ("Tesla V100-SXM2-16GB", "proprietary"),
+        ("NVIDIA B200", "open"),
+        ("NVIDIA GH200 480GB", "open"),
+        ("", "open"),
+    ],
+)
+def test_the_gpu_decides_the_flavour(bare: dict[str, Any], gpu: str, flavour: str) -> None:
+    assert planned(on(bare, gpu=gpu)).flavour == flavour
+
+
+@pytest.mark.parametrize(
+    ("gpu", "settings", "ids"),
+    [
+        ("Tesla V100-SXM2-16GB", {"modules": "open"}, {"flavour"}),
+        ("Tesla V100-SXM2-16GB", {"branch": "595"}, {"branch"}),
+        ("NVIDIA B200", {"modules": "proprietary"}, {"flavour"}),
+        ("NVIDIA B200", {"branch": "535"}, {"branch"}),
+        ("NVIDIA GH200 480GB", {"modules": "proprietary"}, {"flavour"}),
+        ("A40", {"modules": "open", "branch": "470"}, {"flavour"}),
+        ("A40", {"cuda": ["13.0"], "branch": "535"}, {"cuda"}),
+        ("A40", {"cuda": ["12.8", "12.2"], "branch": "535"}, set()),
+        ("A40", {"cuda": ["13.2"]}, set()),
+        ("A40", {"cuda": ["14.0"]}, {"cuda"}),
+        ("A40", {"version": "570.172.08"}, {"version"}),
+        ("A40", {"source": "mirror"}, {"source"}),
+        ("A40", {"source": "mirror", "repository": "http://mirror/cuda"}, set()),
+        ("A40", {"source": "distribution"}, {"source"}),
+        ("A40", {"source": "distribution", "branch": "535"}, set()),
+    ],
+)
+def test_impossible_pairs_are_refused(bare: dict[str, Any], gpu: str, settings: dict[str, Any], ids: set[str]) -> None:
+    plan = planned(on(bare, gpu=gpu), **settings)
+
+    assert refused(plan) == ids
+    assert all(finding.fix and finding.cause for finding in plan.refusals)
+    if ids:
+        assert (plan.install, plan.files) == ((), {})
+
+
+def test_two_gpus_that_need_different_modules_cannot_share_a_machine(bare: dict[str, Any]) -> None:
+    on(bare, gpu="NVIDIA B200")
+    bare["gpu"]["gpus"][0].update(product="Tesla V100-SXM2-16GB", architecture="volta")
+
+    assert refused(planned(bare)) == {"flavour"}
+
+
+def test_rhel_has_no_driver_of_its_own(bare: dict[str, Any]) -> None:
+    assert refused(planned(on(bare, "rocky9"), source="distribution")) == {"source"}
+
+
+def test_an_unknown_system_is_refused(bare: dict[str, Any]) -> None:
+    bare["os"].update(id="sles", version="15", name="SUSE Linux Enterprise Server 15")
+
+    [refusal] = planned(bare).refusals
+
+    assert (refusal.id, refusal.observed) == ("system", "SUSE Linux Enterprise Server 15")
+
+
+def test_a_driver_from_a_runfile_is_refused(bare: dict[str, Any]) -> None:
+    bare["gpu"]["runfile"] = True
+
+    assert refused(planned(bare)) == {"runfile"}
+
+
+@pytest.mark.parametrize(("origin", "source"), [("distribution", "nvidia"), ("nvidia", "distribution")])
+def test_a_machine_stays_with_the_source_of_its_driver(bare: dict[str, Any], origin: str, source: str) -> None:
+    info = {"version": "535.247.01-1", "held": True, "complete": True, "origin": origin}
+    bare["gpu"]["packages"]["nvidia-kernel-dkms"] = info
+
+    plan = planned(bare, source=source, branch="535")
+
+    assert refused(plan) == {"source"}
+    assert f"keep nvidia_driver_source: {origin}" in plan.refusals[0].fix
+
+
+@pytest.mark.parametrize("branch", ["535", "570", "550", "610"])
+def test_a_dead_branch_works_and_is_warned_of(bare: dict[str, Any], branch: str) -> None:
+    [warning] = planned(bare, branch=branch).warnings
+
+    assert "past its end of life" in warning.cause
+    assert "nvidia_driver_branch: 580" in warning.fix
+
+
+@pytest.mark.parametrize(("branch", "cuda"), [(580, 13), (595, 13), (535, 12), (470, 11), (390, 0)])
+def test_the_newest_cuda_of_a_branch(branch: int, cuda: int) -> None:
+    assert nvidia_driver_rules.max_cuda(branch) == cuda
+
+
+def test_machines_of_different_systems_ask_the_right_key(bare: dict[str, Any]) -> None:
+    keys = {name: planned(on(bare, name)).key for name in ("ubuntu2204", "debian13", "rocky9")}
+
+    assert keys["ubuntu2204"]["url"].endswith("/ubuntu2204/x86_64/3bf863cc.pub")
+    assert keys["debian13"]["fingerprints"] == ["02182E60104FCDC26EAE1B8597A5D4CB8793F200"]
+    assert keys["rocky9"]["path"] == "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
+
+
+def test_a_mirror_is_taken_with_its_own_key(bare: dict[str, Any]) -> None:
+    plan = planned(
+        bare, repository="http://mirror/debian12", keyring="http://mirror/key.asc", fingerprint="A" * 40
+    )  # fmt: skip
+
+    assert plan.source == "mirror"
+    assert plan.key["url"] == "http://mirror/key.asc"
+    assert plan.key["fingerprints"] == ["A" * 40]
+    assert "] http://mirror/debian12/ ./\n" in plan.files[nvidia_driver_packages.LIST]
+
+
+def test_the_distributions_closed_components_are_taken_from_where_its_open_one_is(bare: dict[str, Any]) -> None:
+    bare["gpu"]["apt"] = [
+        {"uri": "http://mirror/debian/", "suite": "bookworm", "component": "main"},
+        {"uri": "http://mirror/debian-security/", "suite": "bookworm-security", "component": "main"},
+        {"uri": "http://other/", "suite": "x", "component": "stable"},
+    ]
+
+    text = planned(bare, source="distribution", branch="535").files[nvidia_driver_packages.LIST]
+
+    assert [line.split("] ")[1] for line in text.splitlines()[1:]] == [
+        "http://mirror/debian/ bookworm contrib non-free non-free-firmware",
+        "http://mirror/debian-security/ bookworm-security contrib non-free non-free-firmware",
+    ]
+
+
+def test_arm_servers_have_a_repository_of_their_own(bare: dict[str, Any]) -> None:
+    bare["architecture"] = "aarch64"
+
+    assert "/debian12/sbsa/ ./" in planned(bare).files[nvidia_driver_packages.LIST]
+
+
+def test_nothing_is_installed_where_it_is_not_wanted(bare: dict[str, Any]) -> None:
+    assert planned(bare, install=False).skip == "nvidia_driver_install is false"
+    bare["gpu"]["gpus"] = []
+    assert planned(bare).skip == "there is no NVIDIA GPU on the bus"
+    assert planned(bare, install=True).skip == ""
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "branch", "package"),
+    [
+        ("ubuntu2404", "nvidia", "580", "nvidia-fabricmanager-580"),
+        ("ubuntu2404", "nvidia", "595", "nvidia-fabricmanager"),
+        ("ubuntu2204", "distribution", "580", "nvidia-fabricmanager-580"),
+        ("rocky9", "nvidia", "580", "nvidia-fabric-manager"),
+    ],
+)
+def test_fabric_manager_comes_with_nvswitches(
+    bare: dict[str, Any], system: str, source: str, branch: str, package: str
+) -> None:
+    machine = on(bare, system)
+    assert planned(machine, source=source, branch=branch).fabric_manager == ""
+    machine["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
+
+    assert planned(machine, source=source, branch=branch).fabric_manager == package
+
+
+def test_debians_archive_cannot_serve_nvswitches(bare: dict[str, Any]) -> None:
+    bare["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
+
+    assert refused(planned(bare, source="distribution", branch="535")) == {"fabric_manager"}
+
+
+MADISON = """\
+ nvidia-fabricmanager-580 | 580.95.05-1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
+ nvidia-fabricmanager-580 | 580.82.07-1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
+libnvidia-compute-580 | 580.105.08-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
+libnvidia-compute-580 | 580.95.05-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
+libnvidia-compute-580 | 580.82.07-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
+"""  # noqa: E501 - as apt-cache prints it
+
+
+def test_the_driver_waits_for_its_fabric_manager() -> None:
+    find = nvidia_driver.newest_common
+
+    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580") == "580.95.05"
+    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580.82.07") == "580.82.07"
+    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580.8") == ""
+    assert find("", "libnvidia-compute-580", "nvidia-fabricmanager-580", "580") == ""
+
+
+def test_unattended_upgrades_and_nouveau_are_kept_away(bare: dict[str, Any]) -> None:
+    files = planned(bare).files
+
+    assert '    "libnvidia";\n' in files[nvidia_driver_packages.UNATTENDED]
+    assert "blacklist nouveau\noptions nouveau modeset=0\n" in files[nvidia_driver_packages.NOUVEAU]
+    assert "Pin: release o=Debian\nPin-Priority: -1\n" in files[nvidia_driver_packages.PIN]
+    assert "Pin: version 580.*\nPin-Priority: 1001\n" in files[nvidia_driver_packages.PIN]
+
+
+def test_a_list_of_another_source_is_taken_away(bare: dict[str, Any]) -> None:
+    bare["gpu"]["files"][nvidia_driver_packages.LIST] = "deb http://somewhere ./\n"
+
+    plan = planned(on(bare, "ubuntu2404"), source="distribution")
+
+    assert plan.obsolete == (nvidia_driver_packages.LIST,)

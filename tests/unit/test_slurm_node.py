@@ -1,0 +1,136 @@
+"""Draining a node for work on it, and giving back only what was taken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from machines import plugin
+
+slurm_node = plugin("plugins/modules/slurm_node.py")
+
+OURS = "clusterctl: nvidia driver"
+
+
+class RefusedError(Exception):
+    """The module has failed."""
+
+
+class Slurm:
+    """An Ansible module on a machine with a slurmctld that has one node."""
+
+    check_mode = False
+
+    def __init__(self, *state: str, reason: str = "", jobs: list[str] | None = None, answers: bool = True) -> None:
+        self.state, self.reason, self.jobs, self.answers = list(state), reason, jobs or [], answers
+        self.updates: list[list[str]] = []
+        self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
+                                       "container": "slurmctld"}  # fmt: skip
+
+    def run_command(self, command: list[str], handle_exceptions: bool = True) -> tuple[int, str, str]:
+        if command[1] == "container":
+            return 0, "[]", ""
+        words = command[3:]
+        if not self.answers:
+            return 1, "", "slurm_load_node error: Unable to contact slurm controller"
+        if words[0] == "squeue":
+            return 0, "\n".join(self.jobs), ""
+        if words[1] == "show":
+            return 0, json.dumps({"nodes": [{"name": "node1", "state": self.state, "reason": self.reason}]}), ""
+        self.updates.append(words[2:])
+        return 0, "", ""
+
+    def fail_json(self, msg: str, **_: Any) -> None:
+        raise RefusedError(msg)
+
+
+def drain(machine: Slurm) -> tuple[dict[str, Any], bool]:
+    found: tuple[dict[str, Any], bool] = slurm_node.drain(slurm_node.Controller(machine), machine.params, False)
+    return found
+
+
+def test_an_idle_node_is_drained_with_our_reason() -> None:
+    machine = Slurm("IDLE")
+
+    result, failed = drain(machine)
+
+    assert (result["drained"], failed) == (["node1"], False)
+    assert machine.updates == [["NodeName=node1", "State=DRAIN", f"Reason={OURS}"]]
+
+
+def test_jobs_that_do_not_end_have_the_drain_undone() -> None:
+    machine = Slurm("ALLOCATED", jobs=["17", "9"])
+
+    result, failed = drain(machine)
+
+    assert failed
+    assert (result["jobs"], result["changed"]) == (["9", "17"], False)
+    assert machine.updates[-1] == ["NodeName=node1", "State=UNDRAIN"]
+
+
+def test_jobs_are_run_over_only_where_that_is_allowed() -> None:
+    machine = Slurm("ALLOCATED", jobs=["17"])
+    machine.params["jobs_allowed"] = True
+
+    result, failed = drain(machine)
+
+    assert not failed
+    assert len(machine.updates) == 1
+    assert result["jobs"] == ["17"]
+
+
+@pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("DOWN",), ("DOWN", "DRAIN")])
+def test_what_somebody_else_took_out_is_neither_drained_nor_resumed(state: tuple[str, ...]) -> None:
+    machine = Slurm(*state, reason="bad fan")
+
+    drain(machine)
+    result = slurm_node.resume(slurm_node.Controller(machine), machine.params)
+
+    assert machine.updates == []
+    assert not result["changed"]
+
+
+def test_somebody_elses_drain_is_not_undone_because_of_jobs() -> None:
+    machine = Slurm("MIXED", "DRAIN", reason="bad fan", jobs=["17"])
+
+    _, failed = drain(machine)
+
+    assert failed
+    assert machine.updates == []
+
+
+@pytest.mark.parametrize("state", [("IDLE", "DRAIN"), ("DOWN", "DRAIN", "NOT_RESPONDING")])
+def test_our_own_drain_is_taken_back_also_that_of_an_interrupted_run(state: tuple[str, ...]) -> None:
+    machine = Slurm(*state, reason=OURS)
+
+    result = slurm_node.resume(slurm_node.Controller(machine), machine.params)
+
+    assert result["changed"]
+    assert machine.updates == [["NodeName=node1", "State=RESUME"]]
+
+
+@pytest.mark.parametrize("reason", [OURS + " and more", "clusterctl", ""])
+def test_a_reason_is_ours_only_word_for_word(reason: str) -> None:
+    assert not slurm_node.to_resume({"state": ["IDLE", "DRAIN"], "reason": reason}, OURS)
+
+
+def test_a_slurmctld_that_does_not_answer_is_a_failure_because_jobs_may_be_running() -> None:
+    with pytest.raises(RefusedError, match=r"does not say what runs on node1.*Fix:"):
+        drain(Slurm("IDLE", answers=False))
+
+
+def test_a_node_that_slurm_does_not_know_has_no_jobs() -> None:
+    machine = Slurm("IDLE")
+    machine.params["names"] = ["node2"]
+
+    assert drain(machine) == ({"known": [], "drained": [], "jobs": [], "changed": False}, False)
+
+
+def test_a_rehearsal_changes_nothing() -> None:
+    machine = Slurm("IDLE")
+    machine.check_mode = True
+
+    result, _ = slurm_node.drain(slurm_node.Controller(machine), machine.params, True)
+
+    assert (result["drained"], machine.updates) == (["node1"], [])
