@@ -1,0 +1,50 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a machine for its GPUs and its driver, decide, and judge: one task, so that a machine without GPUs costs one.
+
+``wants`` are the role's variables without its name. ``purpose`` is ``plan`` (refuse what is impossible; prove the
+driver where nothing is to be done) or ``verify`` (prove it). The result carries ``machine``, ``plan``, ``activation``.
+"""
+
+from __future__ import annotations
+
+from ansible.plugins.action import ActionBase
+
+from provision import nvidia_driver, nvidia_driver_packages, nvidia_driver_state, verify_driver
+
+
+class ActionModule(ActionBase):
+    """``nvidia_driver_state``: see the module's docstring."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        wants = dict(self._task.args["wants"].items())
+        asked = {
+            "gather": ["gpu"],
+            "files": list(nvidia_driver_packages.FILES),
+            "apt": wants["source"] == "distribution",
+        }
+        answer = self._execute_module(module_name="machine_facts", module_args=asked, task_vars=task_vars)
+        if "machine" not in answer:
+            return {**result, **answer}
+        machine = answer["machine"]
+        plan = nvidia_driver.plan(machine, wants)
+        state = nvidia_driver_state.activation(machine["gpu"], plan.flavour)
+        if self._task.args["purpose"] == "plan" and (plan.refusals or plan.pending):
+            checks = verify_driver.refused(plan)
+        else:
+            checks = verify_driver.checks(machine, wants)
+        result.update(self._judged(checks, task_vars))
+        result.update(plan=plan.as_dict(), machine=machine, changed=False)
+        return {**result, "activation": {"action": state.action, "reason": state.reason}}
+
+    def _judged(self, checks, task_vars):
+        """Have the checks recorded, or fail, as cluster_check does it."""
+        task = self._task.copy()
+        task.args = {"results": checks}
+        parts = {"connection": self._connection, "play_context": self._play_context, "loader": self._loader,
+                 "templar": self._templar, "shared_loader_obj": self._shared_loader_obj}  # fmt: skip
+        judge = self._shared_loader_obj.action_loader.get("cluster_check", task=task, **parts)
+        return judge.run(task_vars=task_vars)
