@@ -166,7 +166,7 @@ def judge(
             told or "no MIG instance",
             _told(wanted),
             "the layout was not made at boot, or was changed since",
-            "journalctl -u nvidia-mig; with the node drained: systemctl restart nvidia-mig nvidia-cdi; "
+            "journalctl -u nvidia-mig; with the node drained: systemctl restart nvidia-mig clusterctl-gpus; "
             "then clusterctl provision slurm",
         )
     ]

@@ -1,0 +1,35 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible's door into provision.mig. Translation only."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleFilterError
+
+from provision import mig
+
+
+def _items(value):
+    return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else list(value or ())
+
+
+def nvidia_mig_layout(value):
+    """Return the profiles of each GPU that a layout names, keys as JSON wants them."""
+    try:
+        return {str(gpu): list(profiles) for gpu, profiles in mig.layout(str(item) for item in _items(value)).items()}
+    except ValueError as error:
+        raise AnsibleFilterError(f"node_mig: {error}\nFix: write it as node_mig=0-7:1g.10gb*7") from None
+
+
+def nvidia_mig_checks(answer, layout, devices, by_files):
+    """Return the checks of one machine from the finished ``nvidia-smi mig -lci``."""
+    declared, recorded = ([str(item) for item in _items(value)] for value in (layout, devices))
+    return mig.judge(declared, recorded, dict(answer), by_files=bool(by_files))
+
+
+class FilterModule:
+    """Filters of the role nvidia_mig."""
+
+    def filters(self):
+        """Return the filters by name."""
+        return {"nvidia_mig_layout": nvidia_mig_layout, "nvidia_mig_checks": nvidia_mig_checks}
