@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from provision.verify_gpus import start_cause
+
 #: A node takes jobs when its base state is one of these and it carries none of the flags below (slurm's data parser).
 HEALTHY = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 UNFIT = frozenset(
@@ -195,7 +197,7 @@ def gres_check(
         observed=f"slurmctld has {_told(configured)}, slurmd finds {_told(there)}",
         expected=_told(wanted),
         source="node_gres",
-        cause="a device is missing or was added, or slurmd runs with an older configuration",
+        cause=start_cause(listed) or "a device is missing or was added, or slurmd runs with an older configuration",
         fix="ls -l /dev/nvidia* on the node; correct node_gres or the machine; then clusterctl provision slurm",
         simulated=bool(wanted) and any(kind.split(":")[0] in simulated for kind in wanted),
     )

@@ -18,7 +18,8 @@ from ansible.plugins.action import ActionBase
 #: options, how a version is asked for, and what holds.
 _FAMILIES = {
     "Debian": {
-        "ask": r"dpkg-query --show --showformat='${db:Status-Want} ${db:Status-Status} ${Version} ${binary:Package}\n' %s"
+        "ask": r"dpkg-query --show "
+        r"--showformat='${db:Status-Want} ${db:Status-Status} ${Version} ${binary:Package}\n' %s"
         ' 2>/dev/null | awk \'$2 == "installed" {print ($1 == "hold" ? "hold" : "-"), $3, $4}\'',
         "module": "ansible.builtin.apt",
         "options": {

@@ -43,6 +43,14 @@ options:
   mounts: {type: list, elements: str, default: [], description: 'Directories, as source:target[:options].'}
   labels: {type: dict, default: {}, description: Labels; a change of one replaces the container.}
   ulimits: {type: list, elements: str, default: [], description: 'Limits, as memlock=-1:-1.'}
+  gpus:
+    type: list
+    elements: str
+    default: []
+    description:
+      - GPUs by their names in CDI, as C(nvidia.com/gpu=all), with the driver's libraries and programs. Docker from 25.0
+        on knows such names; an older one starts the container with NVIDIA's runtime, which does.
+      - The container is replaced when the driver changes, whose libraries it holds.
   device_rules: {type: list, elements: str, default: [], description: Devices it may use, in the kernel's words.}
   pid: {type: str, default: "", description: Whose processes it sees; empty for its own.}
   ipc: {type: str, default: "", description: Whose shared memory it uses; empty for its own.}
@@ -73,7 +81,24 @@ def can_raise_limits(status):
     return bool(found) and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
 
 
-def arguments(params):
+#: The first release of the engine that knows devices by name: Docker's release notes.
+CDI_SINCE = 25
+_DRIVER = Path("/sys/module/nvidia/version")
+_FOR_GPUS = ((_DRIVER, "NVIDIA driver loaded"), (Path("/usr/bin/nvidia-cdi-hook"), "NVIDIA container toolkit"))
+
+
+def gpu_words(names, version, driver):
+    """Return the words of ``docker run`` that give a container these GPUs, for a release of the engine."""
+    if not names:
+        return []
+    words = ["--label", f"clusterctl.nvidia_driver={driver}"]
+    found = re.match(r"\d+", version)
+    if found and int(found[0]) >= CDI_SINCE:
+        return words + [word for name in sorted(names) for word in ("--device", name)]
+    return [*words, "--runtime", "nvidia", "--env", f"NVIDIA_VISIBLE_DEVICES={','.join(sorted(names))}"]
+
+
+def arguments(params, gpus=()):
     """Return the words of ``docker run`` for these settings, without the label that repeats them."""
     words = ["--name", params["name"], "--network", "host", "--restart", "unless-stopped"]
     words += ["--user", params["user"], "--cap-drop", "ALL"]
@@ -88,7 +113,7 @@ def arguments(params):
             words += [option, value]
     for key, value in sorted(params["labels"].items()):
         words += ["--label", f"{key}={value}"]
-    return [*words, params["image"], *params["command"]]
+    return [*words, *gpus, params["image"], *params["command"]]
 
 
 def needed(found, settings):
@@ -139,6 +164,7 @@ def main():
             },
             **{key: dict(listed) for key, _ in _OPTIONS},
             "labels": {"type": "dict", "default": {}},
+            "gpus": dict(listed),
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
         },
         supports_check_mode=True,
@@ -150,6 +176,19 @@ def main():
             module.fail_json(msg=f"docker {words[0]} {module.params['name']}: {problem.strip() or output.strip()}")
         return output
 
+    def gpus():
+        names = module.params["gpus"]
+        lacking = [what for path, what in _FOR_GPUS if not path.exists()]
+        if not names or (module.check_mode and lacking):
+            return []  # a rehearsal on a clean machine has installed neither
+        if lacking:
+            module.fail_json(
+                msg=f"{module.params['name']} is to have {', '.join(names)}, and the machine has no {lacking[0]}. "
+                "Fix: clusterctl provision gpu; or, if the machine has no GPU, correct node_gres"
+            )
+        version = docker("version", "--format", "{{.Server.Version}}").strip()
+        return gpu_words(names, version, _DRIVER.read_text(encoding="ascii").strip())
+
     name, image = module.params["name"], module.params["image"]
     found = None
     # A rehearsal on a clean machine has installed no engine, and may not know the image yet.
@@ -160,7 +199,7 @@ def main():
     if not raised:
         module.params["ulimits"] = []
         module.params["capabilities"] = [word for word in module.params["capabilities"] if word != "SYS_RESOURCE"]
-    words = arguments(module.params)
+    words = arguments(module.params, gpus())
     settings = json.dumps(words)
     made = directories(module)
     action = needed(found, settings)

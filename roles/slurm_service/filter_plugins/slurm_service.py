@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from provision import verify_jobs, verify_slurm
+from provision import verify_gpus, verify_jobs, verify_slurm
 
 
-def slurm_service_checks(seen, host, group_names, image, version, simulated, verifying):
+def slurm_service_checks(seen, host, group_names, image, version, simulated, verifying, gpus):
     """Return the checks of one machine. ``seen`` are the role's registered answers and the inventory's node_gres."""
     nodes = verify_slurm.nodes_in(str(seen["nodes"]))
     checks = [verify_slurm.daemon_check(str(seen["containers"]), [str(name) for name in seen["daemons"]], str(image))]
@@ -19,6 +19,7 @@ def slurm_service_checks(seen, host, group_names, image, version, simulated, ver
             verify_slurm.version_check(name, nodes, str(version)),
             verify_slurm.memlock_check(str(seen["containers"])),
         ]
+        checks += [verify_gpus.container_check(str(seen["gres"]), str(seen["declared"]))] if gpus else []
     return checks
 
 
