@@ -61,6 +61,8 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     install = str(wants["install"]).lower()
     if install == "false":
         return Plan(skip="nvidia_driver_install is false")
+    if install == "auto" and machine["container"]:
+        return Plan(skip=f"a container ({machine['container']}) runs on the driver of its computer")
     if install == "auto" and not gpu["gpus"]:
         return Plan(skip="there is no NVIDIA GPU on the bus")
     branch, version = int(wants["branch"]), str(wants["version"])

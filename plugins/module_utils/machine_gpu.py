@@ -100,12 +100,13 @@ def gpus(found):
     return result
 
 
-def bus(root):
+def bus(root, contained=False):
     """Return what hardware records of GPUs need: their ids and products, and Slurm's Gres if every product is known.
 
-    A GPU that was given to a virtual machine is on the bus, and is none of this machine's.
+    A GPU that was given to a virtual machine is on the bus, and is none of this machine's. A container (``contained``)
+    sees the bus of the computer that it runs on, and none of it is its own.
     """
-    seen = [gpu for gpu in gpus(devices(root)) if gpu["driver"] != "vfio-pci"]
+    seen = [] if contained else [gpu for gpu in gpus(devices(root)) if gpu["driver"] != "vfio-pci"]
     products = [gpu["product"] for gpu in seen]
     return {
         "gpus_on_bus": len(seen),
@@ -317,10 +318,10 @@ def nouveau(root, seen):
     }
 
 
-def collect(root="/", run=None, files=(), apt=False):
+def collect(root="/", run=None, files=(), apt=False, contained=False):
     """Return everything above as one mapping of plain values."""
     run = run or _run
-    on_bus = devices(root)
+    on_bus = [] if contained else devices(root)
     seen = gpus(on_bus)
     kernel = kernels(root)
     installed = packages(root, run)

@@ -89,10 +89,11 @@ def main():
     given = dict(module.params)
     gather, root = given.pop("gather"), given.pop("root")
     machine = {"python": platform.python_version()}
+    contained = bool(machine_system.container(root))
     if "hardware" in gather:
-        machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root)}
+        machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root, contained)}
     if "gpu" in gather:
-        machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"])
+        machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"], contained=contained)
         machine.update(machine_system.identity(root))
     if "rdma" in gather:
         machine["rdma"] = machine_rdma.collect(root, login_user=given["login_user"], packages=given["packages"])

@@ -64,7 +64,12 @@ def machine(name: str, root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def facts(root: Path, case: dict[str, Any]) -> dict[str, Any]:
-    found = {**system.identity(root), "architecture": "x86_64", "lock": {"holder": case.get("lock"), "waited": 0}}
+    found = {
+        **system.identity(root),
+        "architecture": "x86_64",
+        "container": "",
+        "lock": {"holder": case.get("lock"), "waited": 0},
+    }
     found["gpu"] = gpu.collect(root, lambda command: answer(case, command), files=nvidia_driver_packages.FILES)
     return found
 

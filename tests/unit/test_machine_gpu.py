@@ -112,6 +112,13 @@ def test_a_gpu_that_was_given_to_a_virtual_machine_is_not_this_machines(tmp_path
     assert gpu.bus(tmp_path)["bus_gres"] == "gpu:a40:1"
 
 
+def test_a_container_does_not_own_the_bus_that_it_sees(tmp_path: Path) -> None:
+    tree(tmp_path, device("0000:01:00.0", "10de", "2235", "0302"))
+
+    assert gpu.bus(tmp_path, contained=True) == {"gpus_on_bus": 0, "bus_gpus": [], "bus_gres": ""}
+    assert gpu.collect(tmp_path, quiet, contained=True)["gpus"] == []
+
+
 @pytest.mark.parametrize(("number", "switches"), [("2901", 1), ("2bb5", 0)])
 def test_the_hidden_nvswitches_of_blackwell_boards_are_found_by_their_bridges(
     tmp_path: Path, number: str, switches: int

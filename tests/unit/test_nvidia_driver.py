@@ -292,6 +292,13 @@ def test_nothing_is_installed_where_it_is_not_wanted(bare: dict[str, Any]) -> No
     assert planned(bare, install=True).skip == ""
 
 
+def test_a_container_runs_on_the_driver_of_its_computer(bare: dict[str, Any]) -> None:
+    bare["container"] = "docker"
+
+    assert "runs on the driver of its computer" in planned(bare).skip
+    assert planned(bare, install=True).skip == ""
+
+
 @pytest.mark.parametrize(
     ("system", "source", "branch", "package"),
     [
