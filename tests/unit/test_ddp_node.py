@@ -31,6 +31,7 @@ esac
 NVIDIA_SMI = """\
 #!/bin/sh
 case "$*" in
+-L) for number in $INSTANCES; do printf '  MIG 3g.40gb     Device  0: (UUID: MIG-%s)\\n' "$number"; done ;;
 *--id=*) for number in $(echo "$*" | sed 's/.*--id=\\([0-9,]*\\).*/\\1/' | tr , ' '); do echo "GPU-$number"; done ;;
 *) for number in $SEEN; do echo "GPU-$number"; done ;;
 esac
@@ -126,6 +127,18 @@ def test_where_slurm_constrains_nothing_the_granted_gpus_are_found_by_number(ste
     step.run(SEEN="0 1 2 3", CUDA_VISIBLE_DEVICES="2,3", SLURM_STEP_GPUS="2,3")
 
     assert "DDP_PROOF_GRANTED=GPU-2,GPU-3" in options(step.container, "--env")
+
+
+def test_a_mig_instance_is_handed_over_by_its_own_uuid_and_not_by_that_of_its_gpu(step):
+    step.run(SEEN="0", INSTANCES="7 8", CUDA_VISIBLE_DEVICES="0,1")
+
+    assert options(step.container, "--device")[:2] == ["nvidia.com/gpu=MIG-7", "nvidia.com/gpu=MIG-8"]
+
+
+def test_where_slurm_says_which_mig_instances_these_are_handed_over(step):
+    step.run(SEEN="0", INSTANCES="7 8 9", CUDA_VISIBLE_DEVICES="MIG-8")
+
+    assert options(step.container, "--device")[:1] == ["nvidia.com/gpu=MIG-8"]
 
 
 def test_simulated_gpus_are_said_to_be_simulated_and_no_device_is_handed_over(step):

@@ -33,8 +33,12 @@ if [[ ,$CLUSTER_SIMULATED, == *,gpu,* ]]; then
 elif ((${#granted[@]} > 0)); then
   device=cuda
   # Where Slurm constrains devices, nvidia-smi lists exactly the granted ones; elsewhere it lists all, and numbers help.
-  mapfile -t seen < <(nvidia-smi --query-gpu=uuid --format=csv,noheader)
-  if ((${#seen[@]} != ${#granted[@]})); then
+  # MIG instances are listed below their GPUs, and have UUIDs of their own.
+  mapfile -t seen < <(nvidia-smi -L | sed -n 's/^ .*(UUID: \(MIG-[^)]*\))$/\1/p')
+  if ((${#seen[@]} == 0)); then mapfile -t seen < <(nvidia-smi --query-gpu=uuid --format=csv,noheader); fi
+  if [[ ${granted[0]} == MIG-* ]]; then
+    seen=("${granted[@]}")
+  elif ((${#seen[@]} != ${#granted[@]})); then
     mapfile -t seen < <(nvidia-smi --id="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-$CUDA_VISIBLE_DEVICES}}" \
       --query-gpu=uuid --format=csv,noheader)
   fi
