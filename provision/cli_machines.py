@@ -68,7 +68,7 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 def provision(request: Request, words: tuple[str, ...]) -> int:
     """Bring the machines to the declared state: all stages, or only those named.
 
-    A second run changes nothing. Stages: discover, preflight, base, containers, munge, slurm.
+    A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm.
 
     \b
     Examples:
