@@ -73,7 +73,8 @@ def judge(found: Mapping[str, Any], declared: Mapping[str, Any], *, simulated: b
         check = _check("node_real_memory", f"{has} MB", f"at most {has} MB", wanted is not None and wanted <= has)
         check.update(expected=f"{declared['node_real_memory']} MB or more")
         checks.append(check)
-    if declared.get("node_gres") is not None:
+    # Of a machine with MIG, node_gres counts instances, which the role nvidia_mig makes and proves.
+    if declared.get("node_gres") is not None and not declared.get("node_mig"):
         checks.append(_gres(found, str(declared["node_gres"]), simulated))
     if found["gpus_on_bus"] and not found["gpu_count"]:
         checks += _without_driver(found, declared.get("node_gres") is not None)

@@ -100,6 +100,12 @@ def test_gpus_are_compared_by_number_and_type(declared: str, gres: str, count: i
     assert checks["hardware.gres"]["verdict"] == verdict
 
 
+def test_instances_of_mig_are_not_compared_with_whole_gpus() -> None:
+    declared = {"node_gres": "gpu:a100_1g.5gb:28", "node_mig": "0-3:1g.5gb*7"}
+
+    assert hardware.judge(A40, declared) == []
+
+
 def test_simulated_gpus_are_marked() -> None:
     [check] = hardware.judge(found(), {"node_gres": "gpu:a40:4"}, simulated=True)
 
