@@ -1,0 +1,49 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door into provision.cuda_toolkit. Translation only."""
+
+from __future__ import annotations
+
+from provision import cuda_toolkit
+
+
+def _plan(asked):
+    installers = [{str(key): str(value) for key, value in item.items()} for item in asked["installers"]]
+    return cuda_toolkit.plan(_versions(asked), installers, str(asked["driver"]), str(asked["default"]))
+
+
+def _versions(asked):
+    return [str(version) for version in asked["versions"]]
+
+
+def cuda_toolkit_plan(asked):
+    """Return packages, installers, and the default's version."""
+    plan = _plan(asked)
+    return {
+        "packages": list(plan.packages),
+        "installers": [dict(found) for found in plan.installers],
+        "default": plan.default,
+    }
+
+
+def cuda_toolkit_asked(asked):
+    """Return the checks of what is asked for."""
+    return cuda_toolkit.asked(_plan(asked), _versions(asked))
+
+
+def cuda_toolkit_checks(answer, asked):
+    """Return the checks of what is there."""
+    return cuda_toolkit.judge(_plan(asked), _versions(asked), str(answer))
+
+
+class FilterModule:
+    """Filters of the role cuda_toolkit."""
+
+    def filters(self):
+        """Return the filters by name."""
+        return {
+            "cuda_toolkit_plan": cuda_toolkit_plan,
+            "cuda_toolkit_asked": cuda_toolkit_asked,
+            "cuda_toolkit_checks": cuda_toolkit_checks,
+            "cuda_toolkit_rehearsed": cuda_toolkit.rehearsed,
+        }
