@@ -20,6 +20,13 @@ description:
 options:
   name: {type: str, required: true, description: The service.}
   files: {type: list, elements: path, default: [], description: Files that it reads only when it starts.}
+  units:
+    type: list
+    elements: path
+    default: []
+    description:
+      - Unit files and drop-ins of the service, or of services that it starts. Where one is younger than when systemd
+        last read its units, it reads them again; of the first drop-in of a unit it takes no notice by itself.
 """
 
 RETURN = """
@@ -49,12 +56,20 @@ def needed(properties, ages, uptime):
     return "restart" if any(age is not None and age < running for age in ages) else "nothing"
 
 
+def to_reload(properties, ages, loaded, uptime):
+    """Tell whether systemd is to read its units again. ``loaded`` is when it last did, by the monotonic clock."""
+    if properties["NeedDaemonReload"] == "yes" or properties["LoadState"] == "not-found":
+        return True
+    return any(age is not None and age < uptime - loaded for age in ages)
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "path", "default": []},
+            "units": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -68,7 +83,9 @@ def main():
         return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
     found = properties()
-    if found["NeedDaemonReload"] == "yes" or found["LoadState"] == "not-found":
+    loaded = systemctl("show", "--property=UnitsLoadTimestampMonotonic", "--value").strip()
+    ages = [age_of(path, time.time()) for path in module.params["units"]]
+    if to_reload(found, ages, int(loaded or 0) / 1e6, time.clock_gettime(time.CLOCK_MONOTONIC)):
         # Reading unit files again changes nothing that runs.
         systemctl("daemon-reload")
         found = properties()
