@@ -106,6 +106,12 @@ def test_instances_that_gres_conf_does_not_know_yet_print_the_line_for_the_inven
     assert "declare node_mig_devices=0/2/0:4g.20gb,0/3/0:2g.10gb,0/9/0:1g.5gb" in check["fix"]
 
 
+def test_instances_at_other_places_than_gres_conf_says_fail() -> None:
+    elsewhere = ["0/1/0:4g.20gb", *THERE[1:]]
+
+    assert judged(MIXED, elsewhere, answer("lci_a100_mixed.txt")) == ["mig.layout pass", "mig.devices fail"]
+
+
 def test_slurm_that_detects_instances_by_itself_needs_no_such_line() -> None:
     assert judged(MIXED, [], answer("lci_a100_mixed.txt"), by_files=False) == ["mig.layout pass"]
 
