@@ -59,6 +59,9 @@ def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tup
     elif found.get("bus_gres"):
         known = dict.fromkeys(f"PCI id {gpu['id']} is {gpu['product']}" for gpu in found["bus_gpus"])
         values.append(("node_gres", str(found["bus_gres"]), f"{', '.join(known)}; no driver runs yet"))
+    if found.get("rdma_ports"):
+        # The count alone: what a port runs at today may be what is wrong with it, and is compared between machines.
+        values.append(("node_rdma_ports", int(found["rdma_ports"]), "/sys/class/infiniband"))
     return [entry for entry in values if declared.get(entry[0]) is None]
 
 

@@ -28,9 +28,6 @@ _FABRICS = ("0x0207", "0x0208")
 _GPU = ("0x10de", ("0x0300", "0x0302"))
 _BRIDGE = "0x0604"
 
-#: Drivers of devices that are made of software and a network card.
-_SOFTWARE = {"rxe": "rdma_rxe", "siw": "siw"}
-
 #: What the kernel writes in ``gids/`` where there is nothing.
 _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
@@ -115,10 +112,8 @@ def driver(root, device):
     bound = link_name(root, f"{_CLASS}/{device}/device/driver")
     if bound:
         return bound, False
-    # A software device has no bus device of its own. soft-RoCE names its network interface in a file of its own.
-    description = read(root, f"{_CLASS}/{device}/node_desc").lower()
-    known = "siw" if "iwarp" in description else "rxe"
-    return _SOFTWARE[known], True
+    # A software device has no bus device of its own. Software iWARP is of another type than soft-RoCE.
+    return ("siw" if "RNIC" in read(root, f"{_CLASS}/{device}/node_type") else "rdma_rxe"), True
 
 
 def devices(root):
@@ -353,10 +348,23 @@ def device_files(root):
     return found
 
 
-def collect(root="/", run=None, login_user="", packages=()):
+def foreign(root, contained):
+    """Tell whether what the kernel shows is another's: a container sees its computer's adapters and has none of them."""
+    return contained and not listed(root, "dev/infiniband")
+
+
+def port_count(root="/", contained=False):
+    """Return how many ports the machine's devices have."""
+    if foreign(root, contained):
+        return 0
+    return sum(len(listed(root, f"{_CLASS}/{name}/ports")) for name in listed(root, _CLASS))
+
+
+def collect(root="/", run=None, login_user="", packages=(), contained=False):
     """Return everything above as one mapping of plain values; most of it only where there is an adapter."""
     run = run or _run
-    bus, running = on_bus(root), devices(root)
+    none = {"adapters": [], "gpus": [], "bridges": []}
+    bus, running = (none, []) if foreign(root, contained) else (on_bus(root), devices(root))
     found = {
         "devices": running,
         "adapters": sorted({*bus["adapters"], *(one["address"] or one["name"] for one in running)}),

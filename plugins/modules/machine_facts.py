@@ -92,11 +92,14 @@ def main():
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
         machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root, contained)}
+        machine["hardware"]["rdma_ports"] = machine_rdma.port_count(root, contained)
     if "gpu" in gather:
         machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"], contained=contained)
         machine.update(machine_system.identity(root))
     if "rdma" in gather:
-        machine["rdma"] = machine_rdma.collect(root, login_user=given["login_user"], packages=given["packages"])
+        machine["rdma"] = machine_rdma.collect(
+            root, login_user=given["login_user"], packages=given["packages"], contained=contained
+        )
     if "system" in gather:
         asked = {key: given[key] for key in given if key not in ("files", "apt")}
         machine.update(machine_system.collect(root, **asked))

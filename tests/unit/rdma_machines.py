@@ -31,8 +31,7 @@ def device(root: Path, name: str, port: dict[str, str], *, address: str = "", gi
     """Add a device with one port; without a PCI address it is one of software."""
     place = f"sys/class/infiniband/{name}"
     files = {
-        f"{place}/node_type": "1: CA\n",
-        f"{place}/node_desc": values.pop("node_desc", "node1 mlx5_0" if address else "rxe"),
+        f"{place}/node_type": values.pop("node_type", "1: CA") + "\n",
         f"{place}/ports/1/counters/link_downed": "0\n",
         f"{place}/ports/1/gids/0": f"{_NONE}\n",
     }

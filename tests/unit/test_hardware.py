@@ -256,3 +256,11 @@ def test_a_value_from_a_machine_cannot_end_its_line_or_its_quotes(tmp_path: Path
     hardware_file.write(hardware_file.plan(str(tmp_path), "node1", values, TODAY))
 
     assert yaml.safe_load((tmp_path / "node1.yml").read_text()) == {"node_gres": 'a"\\'}
+
+
+def test_rdma_ports_are_recorded_by_their_number_and_their_absence_is_not() -> None:
+    told = ("node_rdma_ports", 8, "/sys/class/infiniband")
+
+    assert told in hardware.to_record(found(rdma_ports=8), {})
+    assert told not in hardware.to_record(found(rdma_ports=8), {"node_rdma_ports": 4})
+    assert "node_rdma_ports" not in [name for name, *_ in hardware.to_record(found(rdma_ports=0), {})]

@@ -63,7 +63,7 @@ def test_soft_roce_is_software_and_has_an_address(tmp_path: Path) -> None:
 
 
 def test_software_iwarp_is_software_too(tmp_path: Path) -> None:
-    device(tmp_path, "siw0", SOFT, node_desc="Software iWARP stack")
+    device(tmp_path, "siw0", SOFT, node_type="4: RNIC")
 
     assert found(tmp_path)["devices"][0]["driver"] == "siw"
 
@@ -227,6 +227,17 @@ def test_the_iommu_and_virtual_machines_are_told(tmp_path: Path) -> None:
         "arguments": ["intel_iommu=on", "iommu=pt"],
     }
     assert machine["virtual"]
+
+
+def test_a_container_does_not_have_its_computers_adapters_unless_it_was_given_them(tmp_path: Path) -> None:
+    device(tmp_path, "mlx5_0", INFINIBAND, address="0000:1a:00.0")
+
+    assert found(tmp_path, contained=True)["adapters"] == []
+    assert (rdma.port_count(tmp_path, contained=True), rdma.port_count(tmp_path)) == (0, 1)
+
+    tree(tmp_path, {"dev/infiniband/uverbs0": ""})
+
+    assert found(tmp_path, contained=True)["adapters"] == ["0000:1a:00.0"]
 
 
 def test_everything_is_plain_data(tmp_path: Path) -> None:

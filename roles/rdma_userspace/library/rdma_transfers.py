@@ -41,8 +41,9 @@ options:
   patience: {type: int, default: 120, description: Seconds until all machines have begun.}
 """
 
-#: Messages of the pings, and of a bandwidth measurement on software adapters, whose packets cost processor time.
-_PINGS, _PING_BYTES = 1000, 4096
+#: Messages of the pings, and of a bandwidth measurement on software adapters, whose packets cost processor time: an
+#: emulated processor takes a tenth of a second for a ping.
+_PINGS, _SOFTWARE_PINGS, _PING_BYTES = 1000, 20, 4096
 _MESSAGES, _MESSAGE_BYTES = 200, 65536
 
 _BANDWIDTH = ("write", "read")
@@ -79,16 +80,8 @@ def command(test, rail, gid, port, peer, seconds):
         return ["rping", "-c", "-a", peer, "-p", str(port), "-C", "10", "-v"]
     if test == "pingpong":
         chosen = ["-g", str(gid["index"])] if gid else []
-        return [
-            "ibv_rc_pingpong",
-            *device,
-            *chosen,
-            "-s",
-            str(_PING_BYTES),
-            "-n",
-            str(_PINGS),
-            *([peer] if peer else []),
-        ]
+        amount = ["-s", str(_PING_BYTES), "-n", str(_SOFTWARE_PINGS if rail["software"] else _PINGS)]
+        return ["ibv_rc_pingpong", *device, *chosen, *amount, *([peer] if peer else [])]
     chosen = ["-x", str(gid["index"])] if gid else []
     amount = ["-n", str(_MESSAGES)] if rail["software"] else ["-D", str(seconds), "-q", "4"]
     tool = f"ib_{test}_bw"
