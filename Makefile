@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-lab test-molecule test-vm test-faults lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-unit test-roles test-lab test-molecule test-vm test-driver test-faults lint support bench clean packages vm-tools engine venv
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 MAKEFLAGS += --no-print-directory
@@ -37,7 +37,7 @@ test-roles: .venv/.dev ## Render what roles write, run commands through the real
 	@$(RUN) pytest -q -n 2 tests/roles tests/runs
 
 test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
-	@$(RUN) pytest -q -m "not faults" --durations=12 tests/lab
+	@$(RUN) pytest -q -m "not faults and not driver" --durations=12 tests/lab
 
 test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machines of its own (root)
 	@$(RUN) molecule test --all --no-command-borders
@@ -48,6 +48,9 @@ test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines 
 
 vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribution (root)
 	@scripts/packages vm
+
+test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
+	@$(RUN) pytest -q -m driver tests/lab
 
 test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
 	@$(RUN) pytest -q -m faults tests/lab

@@ -58,6 +58,8 @@ class Plan:
 def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     """Decide. A plan with refusals has nothing else that counts."""
     gpu = machine["gpu"]
+    if misspelt := rules.misspelt(wants):
+        return Plan(refusals=tuple(misspelt))
     install = str(wants["install"]).lower()
     if install == "false":
         return Plan(skip="nvidia_driver_install is false")
@@ -70,7 +72,8 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     if system is None:
         return Plan(refusals=(rules.unknown_system(machine["os"]),))
     source = rules.source(wants, system, gpu["secure_boot"])
-    flavour, flavour_refusals = rules.flavour(str(wants["modules"]), gpu["gpus"], branch)
+    prefer = packages.flavour_kept_up(system, source)
+    flavour, flavour_refusals = rules.flavour(str(wants["modules"]), gpu["gpus"], branch, prefer=prefer)
     manager, manager_refusals = rules.fabric_manager(wants, gpu, system, source, branch)
     refusals = [
         *flavour_refusals,

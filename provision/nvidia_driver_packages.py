@@ -74,6 +74,15 @@ def folder(machine: System, architecture: str) -> str:
     return f"{REPOSITORIES}/{machine.folder}/{'sbsa' if architecture == 'aarch64' else 'x86_64'}"
 
 
+def flavour_kept_up(machine: System, source: str) -> str:
+    """Return the flavour that a source keeps in step with its libraries.
+
+    Debian's security updates leave the open modules behind: with the newest libraries they cannot be installed (seen:
+    535.261.03 beside 535.309.01). Who wants them there sets nvidia_driver_version to the version that both have.
+    """
+    return "proprietary" if machine.id == "debian" and source == "distribution" else "open"
+
+
 def pinning(machine: System, source: str, branch: int, version: str) -> list[str]:
     """Return the package that keeps NVIDIA's repository to a branch or version, to be installed before all others."""
     named = source != "distribution" and machine.family == "Debian" and branch >= PINNING

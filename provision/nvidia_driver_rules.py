@@ -32,6 +32,34 @@ def max_cuda(branch: int) -> int:
     return next((major for first, major in _CUDA if branch >= first), 0)
 
 
+#: What these settings may say.
+CHOICES = {
+    "install": ("auto", "true", "false"),
+    "modules": ("auto", "open", "proprietary"),
+    "source": ("auto", "nvidia", "distribution", "mirror"),
+    "fabric_manager": ("auto", "true", "false"),
+}
+
+
+def misspelt(wants: Mapping[str, Any]) -> list[Finding]:
+    """Return the settings whose word is none of those that are known."""
+    found = [
+        Finding(
+            "settings",
+            f"nvidia_driver_{name} is {wants[name]}",
+            "no such word is known",
+            f"nvidia_driver_{name}: {', '.join(words[:-1])} or {words[-1]}",
+        )
+        for name, words in CHOICES.items()
+        if str(wants[name]).lower() not in words
+    ]
+    if not str(wants["branch"]).isdigit():
+        found.append(
+            Finding("settings", f"nvidia_driver_branch is {wants['branch']}", "a branch is a number", "such as 580")
+        )
+    return found
+
+
 def unknown_system(system: Mapping[str, Any]) -> Finding:
     """Return the refusal of a system that the tables do not know."""
     return Finding(
@@ -52,8 +80,13 @@ def source(wants: Mapping[str, Any], system: packages.System, secure_boot: bool 
     return "distribution" if signed else "nvidia"
 
 
-def flavour(asked: str, gpus: Sequence[Mapping[str, Any]], branch: int) -> tuple[str, list[Finding]]:
-    """Return ``open`` or ``proprietary``, and why that is impossible where it is."""
+def flavour(
+    asked: str, gpus: Sequence[Mapping[str, Any]], branch: int, *, prefer: str = "open"
+) -> tuple[str, list[Finding]]:
+    """Return ``open`` or ``proprietary``, and why that is impossible where it is.
+
+    ``prefer`` is for GPUs that work with both: open, because DMA-BUF needs it, unless the source is behind with it.
+    """
     old = _names(gpu for gpu in gpus if gpu["architecture"] in _BEFORE_TURING)
     new = _names(gpu for gpu in gpus if gpu["architecture"] == "blackwell" or gpu["grace"])
     refusals = []
@@ -113,7 +146,7 @@ def flavour(asked: str, gpus: Sequence[Mapping[str, Any]], branch: int) -> tuple
         )
     if asked != "auto":
         return asked, refusals
-    return "proprietary" if old else "open", refusals
+    return "proprietary" if old else "open" if new else prefer, refusals
 
 
 def fabric_manager(

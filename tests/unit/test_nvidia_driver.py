@@ -167,6 +167,13 @@ def test_the_gpu_decides_the_flavour(bare: dict[str, Any], gpu: str, flavour: st
     assert planned(on(bare, gpu=gpu)).flavour == flavour
 
 
+def test_debians_archive_is_behind_with_the_open_modules(bare: dict[str, Any]) -> None:
+    archive = {"source": "distribution", "branch": "535"}
+
+    assert planned(bare, **archive).flavour == "proprietary"
+    assert planned(bare, **archive, modules="open", version="535.261.03").flavour == "open"
+
+
 @pytest.mark.parametrize(
     ("gpu", "settings", "ids"),
     [
@@ -194,6 +201,13 @@ def test_impossible_pairs_are_refused(bare: dict[str, Any], gpu: str, settings: 
     assert all(finding.fix and finding.cause for finding in plan.refusals)
     if ids:
         assert (plan.install, plan.files) == ((), {})
+
+
+@pytest.mark.parametrize("setting", ["modules", "source", "install", "fabric_manager", "branch"])
+def test_a_word_that_is_not_known_is_refused_with_those_that_are(bare: dict[str, Any], setting: str) -> None:
+    [refusal] = planned(bare, **{setting: "opne"}).refusals
+
+    assert refusal.observed == f"nvidia_driver_{setting} is opne"
 
 
 def test_two_gpus_that_need_different_modules_cannot_share_a_machine(bare: dict[str, Any]) -> None:

@@ -1,0 +1,91 @@
+"""The one real installation of a driver: Debian's own packages, and its module really built. Ten minutes.
+
+There is no GPU here and the running kernel is not Debian's: which kernel counts is said to the role, and that nothing
+was loaded must be in its report.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import labs
+import pytest
+
+pytestmark = pytest.mark.driver
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[labs.Lab]:
+    """Two machines of Debian 12: one for each flavour of the kernel modules."""
+    with labs.made("t-driver", nodes=2) as made:
+        yield made
+
+
+def kernel(lab: labs.Lab, machine: str) -> str:
+    """Return the release that Debian's newest headers are for."""
+    told = lab.root(machine, "apt-get -q update >/dev/null; apt-cache depends linux-headers-amd64")
+    match = re.search(r"Depends: linux-headers-(\S+)", told)
+    assert match, told
+    return match.group(1)
+
+
+def install(lab: labs.Lab, machine: str, **wanted: object) -> str:
+    """Run the stage on one machine and return what Ansible printed."""
+    settings = {f"nvidia_driver_{name}": value for name, value in wanted.items()}
+    return labs.playbook("gpu", "-v", "-i", lab.inventory, "--limit", machine, "-e", json.dumps(settings)).stdout
+
+
+def recap(output: str, machine: str) -> str:
+    return next(line for line in output.splitlines() if re.match(rf"{machine}\s+:", line))
+
+
+@pytest.mark.proves("driver_distribution")
+@pytest.mark.parametrize(
+    ("machine", "flavour", "licence", "version"),
+    [
+        ("node1", "auto", "NVIDIA", ""),
+        # The version that Debian has all packages of, the open modules included.
+        ("node2", "open", "Dual MIT/GPL", "535.261.03"),
+    ],
+)
+def test_debians_own_driver_is_installed_built_held_and_not_called_proven(
+    lab: labs.Lab, machine: str, flavour: str, licence: str, version: str
+) -> None:
+    release = kernel(lab, machine)
+    wanted = {
+        "install": "true",
+        "source": "distribution",
+        "branch": "535",
+        "version": version,
+        "modules": flavour,
+        "kernels": [release],
+    }
+
+    first = install(lab, machine, **wanted)
+    again = install(lab, machine, **wanted)
+
+    assert "past its end of life since June 2026" in first
+    assert "not proven: there is no GPU" in first
+    assert "changed=0" in recap(again, machine), again[-3000:]
+    name = lab.root(
+        machine, f"cd /lib/modules/{release}/updates/dkms && ls nvidia*.ko | grep -v -e modeset -e drm -e uvm"
+    )
+    module = name.splitlines()[0].removesuffix(".ko")
+    told = lab.root(machine, f"modinfo -k {release} {module}")
+    packages = lab.root(machine, "dpkg-query -W -f '${Package} ${Version} ${db:Status-Want}\\n' '*nvidia*' libcuda1")
+    libraries = re.search(r"^libcuda1 (\S+?)-", packages, re.M)
+    assert libraries
+    assert libraries.group(1).startswith(version or "535.")
+    assert re.search(rf"^version:\s+{re.escape(libraries.group(1))}$", told, re.M)
+    assert re.search(rf"^license:\s+{licence}$", told, re.M)
+    installed = [line.split() for line in packages.splitlines() if len(line.split()) == 3]
+    assert {want for _, _, want in installed} == {"hold"}
+    assert f"{release}, x86_64: installed" in lab.root(machine, "dkms status")
+
+
+def test_an_upgrade_of_the_machine_leaves_the_driver_where_it_is(lab: labs.Lab) -> None:
+    told = lab.root("node2", "apt-get -s dist-upgrade")
+
+    assert not re.search(r"^Inst \S*(nvidia|libcuda)", told, re.M)

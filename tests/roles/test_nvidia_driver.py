@@ -1,0 +1,134 @@
+"""The stage gpu: what it costs without GPUs, and that a driver is changed in batches behind a first machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provision import content
+from provision.ansible_env import clean_environment
+
+HOST = "ansible_connection=local ansible_become=false ansible_python_interpreter={python}"
+
+#: The role's parts as the playbook uses them, with the inventory's word for what a machine needs and whether it works.
+STUB = {
+    "plan.yml": """
+- name: Decide
+  ansible.builtin.set_fact:
+    __nvidia_driver_state:
+      plan: {skip: "{{ '' if needs is defined else 'no GPU' }}", pending: "{{ [needs | default('')] | select }}"}
+""",
+    "main.yml": """
+- name: Change it
+  ansible.builtin.fail:
+    msg: it does not come up
+  when: broken is defined
+""",
+}
+
+
+def stage(directory: Path, hosts: dict[str, str], *words: str, stub: bool = False) -> subprocess.CompletedProcess[str]:
+    inventory = directory / "inventory.ini"
+    lines = [f"{name} {HOST.format(python=sys.executable)} {extra}" for name, extra in hosts.items()]
+    inventory.write_text("[slurm_compute]\n" + "\n".join(lines) + "\n")
+    environment = {**clean_environment(), "ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    if stub:
+        for name, text in STUB.items():
+            file = directory / "roles/nvidia_driver/tasks" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("---" + text)
+        playbook = directory / "gpu.yml"
+        playbook.write_text(content.playbook("gpu").read_text())
+    else:
+        playbook = content.playbook("gpu")
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
+    """Return Ansible's own counts by machine."""
+    found: dict[str, dict[str, int]] = {}
+    for line in done.stdout.split("PLAY RECAP", 1)[1].splitlines():
+        if match := re.match(r"(\S+)\s+:\s+(.*)", line):
+            found[match[1]] = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", match[2])}
+    return found
+
+
+def changed_in_order(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
+    """Return which machines each batch reached."""
+    plays = done.stdout.split("PLAY [Change the driver, one machine first]")[1:]
+    begun = [play.split("TASK [Note that this machine has begun]", 1)[-1].split("TASK [", 1)[0] for play in plays]
+    return [sorted(re.findall(r"ok: \[(\w+)\]", text)) for text in begun]
+
+
+def test_machines_without_gpus_cost_two_tasks_and_say_nothing(tmp_path: Path) -> None:
+    done = stage(tmp_path, {"node1": "", "node2": ""})
+
+    assert done.returncode == 0, done.stdout
+    assert "WARNING" not in done.stdout + done.stderr
+    for counts in recap(done).values():
+        assert counts["changed"] == 0
+        assert sum(counts.values()) <= 2
+
+
+def test_a_machine_left_out_by_limit_is_left_out(tmp_path: Path) -> None:
+    done = stage(tmp_path, {"node1": "", "node2": ""}, "--limit", "node2")
+
+    assert list(recap(done)) == ["node2"]
+    assert "WARNING" not in done.stdout + done.stderr
+
+
+@pytest.fixture
+def five() -> dict[str, str]:
+    return {f"node{number}": "needs=driver" for number in range(1, 6)}
+
+
+def test_one_machine_goes_first_and_a_quarter_follows_at_a_time(tmp_path: Path, five: dict[str, str]) -> None:
+    done = stage(tmp_path, {**five, "node6": ""}, stub=True)
+
+    assert done.returncode == 0, done.stdout
+    assert changed_in_order(done) == [[f"node{number}"] for number in range(1, 6)]
+
+
+def test_a_first_machine_that_fails_leaves_all_others_as_they_are(tmp_path: Path, five: dict[str, str]) -> None:
+    done = stage(tmp_path, {**five, "node1": "needs=driver broken=yes"}, stub=True)
+
+    assert done.returncode != 0
+    assert changed_in_order(done) == [["node1"]]
+
+
+def test_a_later_machine_that_fails_stops_the_batches_after_it_and_is_named(tmp_path: Path) -> None:
+    hosts = {f"node{number}": "needs=driver" for number in range(1, 9)}
+    hosts["node3"] += " broken=yes"
+
+    done = stage(tmp_path, hosts, stub=True)
+
+    # Eight machines: one, then two at a time. node2 is in the batch of the one that fails, and gets through.
+    assert changed_in_order(done)[:2] == [["node1"], ["node2", "node3"]]
+    reached = [name for batch in changed_in_order(done)[2:] for name in batch]
+    assert reached == []
+    assert "nvidia_driver.canary: fail: observed node3" in done.stdout
+
+
+def test_a_refusal_says_what_to_do_and_touches_nothing(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"nvidia_driver_install": "true", "nvidia_driver_cuda": ["14.0"]}
+
+    done = stage(tmp_path, {"node1": ""}, "-e", json.dumps(settings))
+
+    assert done.returncode == 2
+    assert "nvidia_driver.cuda: fail: observed CUDA 14.0 with branch 580" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert recap(done)["node1"]["changed"] == 0
+
+
+def test_a_misspelt_flavour_is_refused_also_where_nobody_checks_the_inventory(tmp_path: Path) -> None:
+    done = stage(tmp_path, {"node1": ""}, "-e", "nvidia_driver_modules=opne")
+
+    assert done.returncode != 0
+    assert "opne" in done.stdout
