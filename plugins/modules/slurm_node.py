@@ -18,7 +18,7 @@ description:
   - The reason says whose a drain is. A node that somebody else drained or set down stays as it is.
   - Jobs that do not end in time have the drain undone and the task fail, so that nothing has happened.
   - Where there is no slurmctld, or it does not know the node, nothing can be running through it; C(known) says so. A
-    slurmctld that does not answer is a failure, because jobs may be running.
+    slurmctld that does not answer is a failure before draining, because jobs may be running.
 options:
   names: {type: list, elements: str, required: true, description: Nodes by Slurm's names.}
   state: {type: str, required: true, choices: [drained, resumed], description: 'What is wanted.'}
@@ -72,13 +72,16 @@ class Controller:
             return False
         return code == 0
 
-    def nodes(self, names):
-        """Return the entries of those nodes that slurmctld knows."""
+    def nodes(self, names, needed=True):
+        """Return the entries of those nodes that slurmctld knows; none where it does not answer and need not."""
         code, told, problem = self._run("scontrol", "show", "nodes", "--json")
         try:
             entries = json.loads(told)["nodes"] if code == 0 else None
         except (ValueError, LookupError):
             entries = None
+        if entries is None and not needed:
+            self.module.warn("slurmctld does not answer; nodes that were drained stay so until the next run")
+            return {}
         if entries is None:
             self.module.fail_json(
                 msg=f"slurmctld does not say what runs on {', '.join(names)}: {problem.strip()[-300:]}. "
@@ -125,7 +128,7 @@ def drain(controller, params, check_mode):
 
 def resume(controller, params):
     """Resume the nodes whose drain is ours."""
-    known = controller.nodes(params["names"])
+    known = controller.nodes(params["names"], needed=False)
     mine = [name for name in sorted(known) if to_resume(known[name], params["reason"])]
     # Not UNDRAIN: a node that was rebooted meanwhile is down as well, by our doing.
     controller.update(mine, "State=RESUME")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -23,6 +24,10 @@ STUB = {
   ansible.builtin.set_fact:
     __nvidia_driver_state:
       plan: {skip: "{{ '' if needs is defined else 'no GPU' }}", pending: "{{ [needs | default('')] | select }}"}
+""",
+    "resume.yml": """
+- name: Give it back
+  ansible.builtin.debug:
 """,
     "main.yml": """
 - name: Change it
@@ -43,8 +48,11 @@ def stage(directory: Path, hosts: dict[str, str], *words: str, stub: bool = Fals
             file = directory / "roles/nvidia_driver/tasks" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("---" + text)
+        # The plays that are about the driver; those after them are other roles' business.
+        plays = yaml.safe_load(content.playbook("gpu").read_text())
+        last = next(number for number, play in enumerate(plays) if play["name"].startswith("Change the driver"))
         playbook = directory / "gpu.yml"
-        playbook.write_text(content.playbook("gpu").read_text())
+        playbook.write_text(yaml.safe_dump(plays[: last + 1]))
     else:
         playbook = content.playbook("gpu")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook), *words]

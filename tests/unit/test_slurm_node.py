@@ -25,6 +25,7 @@ class Slurm:
     def __init__(self, *state: str, reason: str = "", jobs: list[str] | None = None, answers: bool = True) -> None:
         self.state, self.reason, self.jobs, self.answers = list(state), reason, jobs or [], answers
         self.updates: list[list[str]] = []
+        self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
                                        "container": "slurmctld"}  # fmt: skip
 
@@ -40,6 +41,9 @@ class Slurm:
             return 0, json.dumps({"nodes": [{"name": "node1", "state": self.state, "reason": self.reason}]}), ""
         self.updates.append(words[2:])
         return 0, "", ""
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     def fail_json(self, msg: str, **_: Any) -> None:
         raise RefusedError(msg)
@@ -118,6 +122,15 @@ def test_a_reason_is_ours_only_word_for_word(reason: str) -> None:
 def test_a_slurmctld_that_does_not_answer_is_a_failure_because_jobs_may_be_running() -> None:
     with pytest.raises(RefusedError, match=r"does not say what runs on node1.*Fix:"):
         drain(Slurm("IDLE", answers=False))
+
+
+def test_giving_back_waits_for_the_next_run_where_slurmctld_does_not_answer() -> None:
+    machine = Slurm("IDLE", "DRAIN", reason=OURS, answers=False)
+
+    result = slurm_node.resume(slurm_node.Controller(machine), machine.params)
+
+    assert not result["changed"]
+    assert "until the next run" in machine.warnings[0]
 
 
 def test_a_node_that_slurm_does_not_know_has_no_jobs() -> None:
