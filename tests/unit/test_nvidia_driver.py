@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,17 @@ PACKAGES = [
 ]
 
 
-@pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), PACKAGES)
+#: As the support matrix calls them; what is compared here has not been run on them.
+LABELS = {"ubuntu2204": "Ubuntu 22.04", "ubuntu2404": "Ubuntu 24.04", "debian12": "Debian 12", "debian13": "Debian 13"}
+
+
+def rendered() -> Iterator[Any]:
+    for case in PACKAGES:
+        row = "driver_distribution" if case[1] == "distribution" else "driver_nvidia"
+        yield pytest.param(*case, marks=pytest.mark.proves(row, on=LABELS.get(case[0], "RHEL 9")))
+
+
+@pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), rendered())
 def test_packages_by_system_source_branch_and_flavour(
     bare: dict[str, Any], system: str, source: str, branch: str, modules: str, wanted: str
 ) -> None:
