@@ -80,7 +80,7 @@ def rendered() -> Iterator[Any]:
         yield pytest.param(*case, marks=pytest.mark.proves(row, on=LABELS.get(case[0], "RHEL 9")))
 
 
-@pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), rendered())
+@pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), list(rendered()))
 def test_packages_by_system_source_branch_and_flavour(
     bare: dict[str, Any], system: str, source: str, branch: str, modules: str, wanted: str
 ) -> None:
