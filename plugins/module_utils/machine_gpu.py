@@ -25,7 +25,7 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 #: Packages of a driver. GPUs in containers and developers' tools carry NVIDIA's name too and are none.
 _DRIVER_PACKAGE = re.compile(
     r"(lib)?nvidia-|libnvidia|cuda-drivers|libcuda1$|libnvcuvid1$|libnvoptix1$|kmod-nvidia|firmware-nvidia"
-    r"|linux-(modules|objects|signatures)-nvidia|xserver-xorg-video-nvidia|libnvsdm|libxnvctrl|dnf-plugin-nvidia"
+    r"|linux-(modules|objects|signatures)-nvidia|xserver-xorg-video-nvidia|glx-alternative-nvidia|libnvsdm|libxnvctrl|dnf-plugin-nvidia"
 )
 _OTHER_PACKAGE = re.compile(r"(lib)?nvidia-(container|ctk|docker|cuda-toolkit|nsight|vaapi|texture|profiler|visual)")
 _PATTERNS = ("*nvidia*", "cuda-drivers*", "libcuda1", "libnvcuvid1", "libnvsdm*", "libxnvctrl*")

@@ -69,11 +69,10 @@ def test_debians_own_driver_is_installed_built_held_and_not_called_proven(
     assert "past its end of life since June 2026" in first
     assert "not proven: there is no GPU" in first
     assert "changed=0" in recap(again, machine), again[-3000:]
-    name = lab.root(
-        machine, f"cd /lib/modules/{release}/updates/dkms && ls nvidia*.ko | grep -v -e modeset -e drm -e uvm"
-    )
-    module = name.splitlines()[0].removesuffix(".ko")
-    told = lab.root(machine, f"modinfo -k {release} {module}")
+    built = lab.root(machine, f"ls /lib/modules/{release}/updates/dkms")
+    module = re.search(r"^(nvidia(-current)?(-open)?)\.ko$", built, re.M)
+    assert module, built
+    told = lab.root(machine, f"modinfo -k {release} {module[1]}")
     packages = lab.root(machine, "dpkg-query -W -f '${Package} ${Version} ${db:Status-Want}\\n' '*nvidia*' libcuda1")
     libraries = re.search(r"^libcuda1 (\S+?)-", packages, re.M)
     assert libraries
