@@ -187,7 +187,7 @@ def _nv_peer_mem(machine: Machine, ofed: Version, allowed: bool) -> Decision:
         return Decision(
             Mechanism.IMPOSSIBLE,
             f"driver {machine.driver} knows nv_peer_mem only, which is not maintained any more",
-            remedies=(newer, "or allow it: gpudirect_rdma_legacy_allowed: true"),
+            remedies=(newer, "allow it: gpudirect_rdma_legacy_allowed: true"),
         )
     return Decision(
         Mechanism.NV_PEER_MEM,
@@ -205,7 +205,8 @@ def _remedies(machine: Machine) -> tuple[str, ...]:
         remedies.append(f"change to the open kernel modules{newer} (nvidia_driver_modules: open; one reboot)")
     if machine.nccl and version(machine.nccl) < DMABUF_NCCL:
         remedies.append(f"give jobs NCCL {_text(DMABUF_NCCL)} or newer (they bring {machine.nccl})")
-    remedies.append("install DOCA-OFED, then build the driver's modules again")
+    stack = f"reboot into {machine.ofed}'s own modules, which do not run" if machine.ofed else "install DOCA-OFED"
+    remedies.append(f"{stack}, then build the driver's modules again")
     if machine.release:
         remedies.append("boot Ubuntu's linux-nvidia kernel")
     return tuple(remedies)

@@ -24,9 +24,11 @@ class Expected:
 def majority(machines: Iterable[Sequence[Adapter]]) -> Expected:
     """Return what most machines of a group have: where nothing is declared, the odd one out is the suspect.
 
-    A tie says nothing, and neither does a group of one machine.
+    A tie says nothing, and neither does a group of one machine. Machines without any port have no say: in a group of
+    many kinds they are often meant to have none.
     """
-    ports = [[port for adapter in adapters for port in adapter.ports] for adapters in machines]
+    every = [[port for adapter in adapters for port in adapter.ports] for adapters in machines]
+    ports = [one for one in every if one]
     active = [[port for port in one if port.state == "Active"] for one in ports]
     return Expected(
         ports=_most([len(one) for one in ports]),

@@ -349,7 +349,7 @@ def device_files(root):
 
 
 def foreign(root, contained):
-    """Tell whether what the kernel shows is another's: a container sees its computer's adapters and has none of them."""
+    """Tell whether what the kernel shows is not its own: a container sees its computer's adapters and has none."""
     return contained and not listed(root, "dev/infiniband")
 
 

@@ -134,6 +134,13 @@ def test_where_nothing_is_possible_every_remedy_is_named(release: str, kernel: s
     assert all(word in remedy for word, remedy in zip(remedies, decision.remedies, strict=True))
 
 
+def test_an_ofed_that_is_installed_and_does_not_run_is_not_to_be_installed_again() -> None:
+    decision = of(open_modules=False, ofed="DOCA-OFED", ofed_version="25.10", peer_memory=False)
+
+    assert decision.mechanism == Mechanism.IMPOSSIBLE
+    assert any(remedy.startswith("reboot into DOCA-OFED's own modules") for remedy in decision.remedies)
+
+
 def test_gpus_that_cannot_have_open_modules_are_not_told_to_take_them() -> None:
     decision = of(open_modules=False, architectures=("volta",))
 

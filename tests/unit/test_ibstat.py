@@ -151,3 +151,7 @@ def test_where_nothing_is_declared_the_odd_one_out_is_the_suspect() -> None:
 @pytest.mark.parametrize("machines", [["infiniband_active"], ["infiniband_active", "roce_active"], []])
 def test_one_machine_or_a_tie_is_no_majority(machines: list[str]) -> None:
     assert majority([sample(name) for name in machines]).ports is None
+
+
+def test_machines_without_any_port_have_no_say() -> None:
+    assert majority([(), (), (), sample("infiniband_active"), sample("infiniband_active")]).ports == 2

@@ -6,8 +6,11 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from machines import plugin
 
-from provision.rdma_rounds import Rail, matched, rails_of, rounds, schedule
+from provision.rdma_rounds import Rail, matched, plan, rails_of, rounds, schedule
+
+ONE = {"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 400.0}]}
 
 
 def names(count: int) -> list[str]:
@@ -96,3 +99,34 @@ def test_a_machine_without_an_active_port_takes_no_part() -> None:
 
     assert sorted(steps) == ["node1", "node3"]
     assert [step["peer"] for step in steps["node1"]] == ["node3"]
+
+
+def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_did_not() -> None:
+    filters = plugin("roles/rdma_userspace/filter_plugins/rdma_userspace.py").FilterModule().filters()
+    port = {"number": 1, "state": "Active", "physical_state": "LinkUp", "rate": 2.5, "width": "1X", "sm_lid": 0}
+    device = {"name": "rxe0", "software": True, "node_type": "CA", "board": "", "firmware": ""}
+    seen = {"machine": {"rdma": {"devices": [{**device, "ports": [{**port, "link_layer": "Ethernet"}]}]}}}
+    hostvars = {
+        "node1": {"__rdma_userspace_seen": seen},
+        "node2": {"__rdma_userspace_seen": seen, "rdma_userspace_address": "10.0.0.2"},
+        "node3": {},
+    }
+    measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "seconds": 3, "timeout": 30, "begin": 120, "token": "x"}
+
+    group = filters["rdma_userspace_group"](hostvars, list(hostvars))
+    plan = filters["rdma_userspace_plan"](hostvars, list(hostvars), measure)
+
+    assert (group["ports"], group["link_layer"], group["width"]) == (1, "Ethernet", "1X")
+    assert sorted(plan["steps"]) == ["node1", "node2"]
+    assert plan["steps"]["node1"][0]["address"] == "10.0.0.2"
+    assert plan["limit"] == 120 + 60 + 4 * 40
+    assert (plan["pairs"], plan["token"]) == ("", "x")
+
+
+def test_a_part_of_all_pairs_is_said_to_be_one() -> None:
+    found = {name: {"devices": [ONE]} for name in names(40)}
+    measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "timeout": 30, "begin": 120}
+
+    told = plan(found, {name: name for name in found}, measure)["pairs"]
+
+    assert "of 780 pairs, other ones every day" in told
