@@ -102,7 +102,7 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         warnings=tuple(warnings),
         source=source,
         branch=branch,
-        version=version,
+        version=pinned,
         flavour=flavour,
         family=system.family,
         kernels=kernels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,13 @@ def unheld(gpu: Mapping[str, Any], *, kernels: bool) -> list[str]:
     return sorted(name for name, is_held in held.items() if not is_held)
 
 
+def unbuilt(gpu: Mapping[str, Any], kernels: Iterable[str]) -> list[str]:
+    """Return the kernels whose module is missing, or is of another version than the packages are."""
+    found = installed_version(gpu["packages"])
+    on_disk = {kernel: gpu["module"]["on_disk"].get(kernel, {}) for kernel in kernels}
+    return [kernel for kernel, module in on_disk.items() if module is not None and module.get("version") != found]
+
+
 def is_open(module: Mapping[str, Any]) -> bool:
     """Tell whether a module on disk is the open one, by its licence."""
     return "GPL" in str(module.get("license"))
@@ -94,9 +101,10 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
     yield from (f"remove {path}" for path in plan.obsolete)
     if moving := unheld(gpu, kernels=plan.hold_kernels):
         yield f"hold {', '.join(moving)}"
+    missing = unbuilt(gpu, plan.kernels) if found else []
     for kernel in plan.kernels:
         module = gpu["module"]["on_disk"].get(kernel)
-        if found and module == {}:
+        if kernel in missing:
             yield f"build the module for {kernel}"
         elif module and is_open(module) != (plan.flavour == "open"):
             yield f"replace the module for {kernel} by the {plan.flavour} one"

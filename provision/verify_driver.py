@@ -212,11 +212,11 @@ def _fabric_manager(gpu: Mapping[str, Any], planned: Plan) -> Iterator[dict[str,
     driver = str(gpu["module"]["loaded"]) or installed_version(gpu["packages"])
     state = "running" if manager["active"] else "not running"
     seen = f"fabricmanager {manager['version']}, {state}" if manager["version"] else "no fabricmanager"
-    good = manager["version"] == driver and manager["active"]
+    same, proven = manager["version"] == driver, bool(gpu["gpus"])
     yield check(
         name,
-        good,
-        f"{len(gpu['nvswitches'])} NVSwitches, driver {driver}, {seen}",
+        "skip" if same and not proven else same and manager["active"],
+        f"{'' if proven or not same else 'not proven: '}{len(gpu['nvswitches'])} NVSwitches, driver {driver}, {seen}",
         f"fabricmanager {driver}, running",
         source="the NVSwitches on the bus",
         cause="CUDA ends with error 802 (system not yet initialized)",

@@ -367,6 +367,16 @@ def test_the_driver_waits_for_its_fabric_manager() -> None:
     assert find("", "libnvidia-compute-580", "nvidia-fabricmanager-580", "580") == ""
 
 
+def test_where_fabric_manager_runs_what_is_installed_counts_as_the_version(tmp_path: Path) -> None:
+    machine, case = driver_machines.machine("row07_fabric_manager_older", tmp_path)
+
+    plan = nvidia_driver.plan(machine, driver_machines.wants(case))
+
+    assert plan.version == "580.95.05"
+    assert "Pin: version 580.95.05*\n" in plan.files[nvidia_driver_packages.PIN]
+    assert nvidia_driver.plan(machine, {**driver_machines.wants(case), "branch": "595"}).version == ""
+
+
 def test_unattended_upgrades_and_nouveau_are_kept_away(bare: dict[str, Any]) -> None:
     files = planned(bare).files
 

@@ -18,9 +18,18 @@ def nvidia_driver_unheld(gpu, kernels):
     return nvidia_driver_state.unheld(gpu, kernels=bool(kernels))
 
 
+def nvidia_driver_unbuilt(gpu, kernels):
+    """Return the kernels that lack the driver's module."""
+    return nvidia_driver_state.unbuilt(gpu, [str(kernel) for kernel in kernels])
+
+
 class FilterModule:
     """Filters of the role nvidia_driver."""
 
     def filters(self):
         """Return the filters by name."""
-        return {"nvidia_driver_common": nvidia_driver_common, "nvidia_driver_unheld": nvidia_driver_unheld}
+        return {
+            "nvidia_driver_common": nvidia_driver_common,
+            "nvidia_driver_unbuilt": nvidia_driver_unbuilt,
+            "nvidia_driver_unheld": nvidia_driver_unheld,
+        }
