@@ -126,8 +126,9 @@ def plan(
 ) -> dict[str, Any]:
     """Return everything that the machines and the judgement need.
 
-    ``settings``: ``all_pairs``, ``sampled``, ``seed``, and seconds: ``seconds``, ``timeout``, ``begin``. ``limit`` is
-    when even a run in which everything hangs has ended, ``pairs`` says what part of all pairs this is.
+    ``settings``: ``all_pairs``, ``sampled``, ``seed``, and seconds: ``timeout``, ``begin``. ``patience`` is how long a
+    machine waits for others to begin, which Ansible has do so a few at a time; ``limit`` is when even a run in which
+    everything hangs has ended; ``pairs`` says what part of all pairs this is.
     """
     rails = {name: rails_of(one) for name, one in found.items()}
     steps = schedule(
@@ -139,11 +140,13 @@ def plan(
     )
     longest = max((sum(_tests(step) for step in mine) for mine in steps.values()), default=0)
     able = len(steps)
+    patience = int(settings["begin"]) + able // 2
     tried, possible = sum(len(mine) for mine in steps.values()) // 2, able * (able - 1) // 2
     return {
         "steps": steps,
         "addresses": dict(addresses),
-        "limit": int(settings["begin"]) + 60 + longest * (int(settings["timeout"]) + 10),
+        "patience": patience,
+        "limit": patience + 60 + longest * (int(settings["timeout"]) + 10),
         "pairs": "" if tried == possible else f"; {tried} of {possible} pairs, other ones every day",
     }
 

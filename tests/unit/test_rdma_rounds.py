@@ -111,7 +111,7 @@ def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_di
         "node2": {"__rdma_userspace_seen": seen, "rdma_userspace_address": "10.0.0.2"},
         "node3": {},
     }
-    measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "seconds": 3, "timeout": 30, "begin": 120, "token": "x"}
+    measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "timeout": 30, "begin": 120, "token": "x"}
 
     group = filters["rdma_userspace_group"](hostvars, list(hostvars))
     plan = filters["rdma_userspace_plan"](hostvars, list(hostvars), measure)
@@ -119,7 +119,7 @@ def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_di
     assert (group["ports"], group["link_layer"], group["width"]) == (1, "Ethernet", "1X")
     assert sorted(plan["steps"]) == ["node1", "node2"]
     assert plan["steps"]["node1"][0]["address"] == "10.0.0.2"
-    assert plan["limit"] == 120 + 60 + 4 * 40
+    assert (plan["patience"], plan["limit"]) == (121, 121 + 60 + 4 * 40)
     assert (plan["pairs"], plan["token"]) == ("", "x")
 
 
