@@ -56,6 +56,15 @@ def warnings(machine: Mapping[str, Any], wants: Mapping[str, Any], branch: int) 
                 "on the machine: mokutil --sb-state; where it is on, set nvidia_driver_source: distribution",
             )
         )
+    if any(str(switch["id"]).startswith("15b3:") for switch in machine["gpu"]["nvswitches"]):
+        found.append(
+            Finding(
+                "fabric_manager",
+                "NVSwitches that are managed through ConnectX-7 bridges",
+                "this generation needs the NVLink Subnet Manager beside Fabric Manager, which this role does not install",
+                "install the package nvlsm of the driver's version by hand, or add it to nvidia_driver_packages",
+            )
+        )
     unknown = [f"{gpu['address']} ({gpu['id']})" for gpu in machine["gpu"]["gpus"] if not gpu["architecture"]]
     if unknown and wants["modules"] == "auto":
         found.append(

@@ -343,6 +343,15 @@ def test_fabric_manager_comes_with_nvswitches(
     assert planned(machine, source=source, branch=branch).fabric_manager == package
 
 
+def test_nvswitches_behind_bridges_need_more_than_fabric_manager(bare: dict[str, Any]) -> None:
+    bare["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "15b3:1021", "driver": "mlx5_core"}]
+
+    plan = planned(bare)
+
+    assert plan.fabric_manager == "nvidia-fabricmanager-580"
+    assert "NVLink Subnet Manager" in plan.warnings[0].cause
+
+
 def test_debians_archive_cannot_serve_nvswitches(bare: dict[str, Any]) -> None:
     bare["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
 

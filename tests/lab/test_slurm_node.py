@@ -1,0 +1,95 @@
+"""Draining a node for work on it, against the real Slurm: its jobs end first, and only our own drain is taken back."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import labs
+import pytest
+
+from provision import content
+
+REASON = "clusterctl: a test"
+
+
+def slurm(lab: labs.Lab, *words: str, user: str = "0:0") -> str:
+    """Run one of Slurm's commands on the controller."""
+    return labs.docker("exec", lab.container("head"), "docker", "exec", "--user", user, "slurmctld", *words)
+
+
+def state(lab: labs.Lab) -> tuple[set[str], str]:
+    """Return the node's state and the reason that it bears."""
+    node = json.loads(slurm(lab, "scontrol", "show", "node", "node1", "--json"))["nodes"][0]
+    return set(node["state"]), str(node.get("reason") or "")
+
+
+def submit(lab: labs.Lab, seconds: int) -> str:
+    """Have a job run on the node, and return its number once it does."""
+    told = slurm(lab, "sbatch", "--parsable", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
+                 f"--wrap=sleep {seconds}", user="64031:64031")  # fmt: skip
+    for _ in range(60):
+        if "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={told}"):
+            return told
+        time.sleep(0.5)
+    raise AssertionError(f"job {told} does not start")
+
+
+def node(lab: labs.Lab, wanted: str, **options: Any) -> dict[str, Any]:
+    """Run the module as a role does, and return its result."""
+    arguments = json.dumps({"names": ["node1"], "state": wanted, "reason": REASON, **options})
+    command = [labs.BIN / "ansible", "head", "-i", lab.inventory, "--become", "-m", "slurm_node", "-a", arguments]
+    environment = {"ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"), "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
+                   "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}  # fmt: skip
+    told = json.loads(labs.run(command, check=False, env=environment).stdout)
+    result: dict[str, Any] = told["plays"][0]["tasks"][0]["hosts"]["head"]
+    return result
+
+
+@pytest.fixture
+def lab(provisioned_lab: labs.Lab) -> Any:
+    """The shared machines, with node1 given back to Slurm whatever happens."""
+    yield provisioned_lab
+    slurm(provisioned_lab, "scancel", "--user=64031")
+    if "DRAIN" in state(provisioned_lab)[0]:
+        slurm(provisioned_lab, "scontrol", "update", "NodeName=node1", "State=UNDRAIN")
+
+
+def test_a_job_ends_before_its_node_is_worked_on_and_the_node_comes_back(lab: labs.Lab) -> None:
+    job = submit(lab, 8)
+
+    drained = node(lab, "drained", wait=120)
+    left = slurm(lab, "squeue", "--noheader", "--nodelist=node1")
+    during = state(lab)
+    resumed = node(lab, "resumed")
+
+    assert drained["drained"] == ["node1"], drained
+    assert left == ""
+    assert "DRAIN" in during[0]
+    assert during[1].startswith(REASON)
+    assert resumed["changed"]
+    assert "DRAIN" not in state(lab)[0]
+    assert "COMPLETED" in slurm(lab, "scontrol", "show", "job", job)
+
+
+def test_a_job_that_does_not_end_in_time_keeps_its_node_and_goes_on(lab: labs.Lab) -> None:
+    job = submit(lab, 300)
+
+    result = node(lab, "drained", wait=6)
+
+    assert result["failed"]
+    assert f"jobs {job} were still running on node1" in result["msg"]
+    assert "DRAIN" not in state(lab)[0]
+    assert "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={job}")
+
+
+def test_a_node_that_somebody_else_has_drained_stays_theirs(lab: labs.Lab) -> None:
+    slurm(lab, "scontrol", "update", "NodeName=node1", "State=DRAIN", "Reason=bad fan")
+
+    drained, resumed = node(lab, "drained", wait=30), node(lab, "resumed")
+
+    assert not drained["changed"]
+    assert not resumed["changed"]
+    assert "DRAIN" in state(lab)[0]
+    assert state(lab)[1].startswith("bad fan")
