@@ -61,7 +61,7 @@ def warnings(machine: Mapping[str, Any], wants: Mapping[str, Any], branch: int) 
             Finding(
                 "fabric_manager",
                 "NVSwitches that are managed through ConnectX-7 bridges",
-                "this generation needs the NVLink Subnet Manager beside Fabric Manager, which this role does not install",
+                "this generation needs the NVLink Subnet Manager, too, which this role does not install",
                 "install the package nvlsm of the driver's version by hand, or add it to nvidia_driver_packages",
             )
         )
