@@ -157,7 +157,8 @@ def _worked(result: Result) -> bool:
 
 def _text(result: Result) -> str:
     ended = "rc 124" if result.get("rc") == 124 else ""
-    return " ".join(f"{result.get('problem') or ''} {result.get('output') or ''} {ended}".split())
+    other = f"the other side: {result['other']}" if result.get("other") else ""
+    return " ".join(f"{result.get('problem') or ''} {result.get('output') or ''} {ended} {other}".split())
 
 
 def _reached(seen: Seen) -> dict[str, Any]:

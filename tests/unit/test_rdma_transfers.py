@@ -138,6 +138,22 @@ def test_what_the_serving_side_says_reaches_the_other(
         assert "memlock" in check["cause"], name
 
 
+def test_a_side_that_only_waited_tells_what_the_other_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch)
+    (tmp_path / "ibv_rc_pingpong").write_text(
+        TOOL.format(fail="").replace("if peer:", "if peer:\n    sys.exit('reg_mr failed')")
+    )
+    steps = schedule(rails("node1", "node2"), HOSTS)
+
+    results = run({name: settings(port, name, steps[name], timeout=4) for name in steps})
+
+    for name, found in results.items():
+        check = judged(found, ["peer"])[0]
+        assert (check["verdict"], "memlock" in check["cause"]) == ("fail", True), (name, check)
+
+
 def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> None:
     door = transfers.Door("127.0.0.1", port, "secret")
     try:

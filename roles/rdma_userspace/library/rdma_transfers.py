@@ -337,9 +337,9 @@ class Agent:
                 continue
             target = answer["address"] if test == "rping" else step["address"]
             with self.start(test, rail, gid_of(rail), target) as tool:
-                self.note(step, rail, test, tool.result(self.settings["timeout"] + 5))
-            line.send(ended=True)
-            line.receive(limit)
+                told = tool.result(self.settings["timeout"] + 5)
+            line.send(said=failure(told))
+            self.note(step, rail, test, {**told, "other": line.receive(limit).get("said", "")})
         line.send(next=None)
 
     def serve(self, step, line):
@@ -359,14 +359,20 @@ class Agent:
             with self.start(test, rail, gid) as tool:
                 if tool.ready(self.settings["port"] + 1, 10):
                     line.send(ready=True, address=address)
-                    line.receive(limit)
-                    self.note(step, rail, test, tool.result(5))
-                    line.send(ended=True)
+                    other = line.receive(limit).get("said", "")
+                    told = tool.result(5)
+                    self.note(step, rail, test, {**told, "other": other})
+                    line.send(said=failure(told))
                 else:
                     told = tool.result(0)
                     problem = "" if told["output"].strip() else "it did not listen"
                     self.note(step, rail, test, {**told, "problem": problem})
                     line.send(ready=False, problem=told["output"].strip()[-300:] or problem)
+
+
+def failure(told):
+    """Return what the other side is to know: the words of a tool that failed, since its own may have only waited."""
+    return "" if told["rc"] == 0 else " ".join(told["output"].split())[-300:]
 
 
 def stopped(*_):
