@@ -131,7 +131,7 @@ def test_a_copy_on_a_node_would_win_over_the_controllers_and_is_removed(written:
 
 def test_a_file_that_was_changed_by_hand_fails_the_proof_by_name_and_is_left_alone_by_it(written: Site) -> None:
     gres = written.folder / "head" / "gres.conf"
-    gres.write_text(gres.read_text().replace("A40", "H100"))
+    gres.write_text(gres.read_text().replace("nvidia", "nvml"))
     before = gres.read_bytes(), gres.stat().st_mtime_ns
 
     status, told = written.play("--tags", "verify")
