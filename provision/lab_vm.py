@@ -17,6 +17,9 @@ PROGRAMS = {
     "ssh": "openssh-client",
 }
 
+#: Where the controllers of labs write the images that they build.
+REGISTRY = "head:5001/clusterctl"
+
 #: MiB of the disks' cache, per machine: packages, images and what a run writes. They grow only as they are filled.
 DISK_MIB = 6000
 
@@ -131,6 +134,21 @@ def _kernel_words(name: str, fixed: Mapping[str, Any], settings: Mapping[str, An
     if fixed["cache"]:
         words.append("lab.cache=/var/cache/clusterctl")
     return " ".join(words)
+
+
+def images(records: Mapping[str, str]) -> list[str]:
+    """Return, as name@digest, what the labs' own registry keeps that machines are to have from the start.
+
+    ``records`` are the texts that the role container_images leaves in the cache, by their files' names. Slurm's image
+    is the first, because its podman puts the others into their store; without it there are none.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for file, text in records.items():
+        name, record = file.rsplit("/", 1)[-1].split("-", 1)[0], json.loads(text)
+        if record["registry"] == REGISTRY:
+            found[name] = max(found.get(name, ("", "")), (record["built"], record["digest"]))
+    names = ["slurm", *sorted(found.keys() - {"slurm"})] if "slurm" in found else []
+    return [f"{name}@{found[name][1]}" for name in names]
 
 
 def address(subnet: str, number: int) -> str:

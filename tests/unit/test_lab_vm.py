@@ -275,6 +275,38 @@ def test_what_a_killed_run_left_is_cleared_away(home: Home) -> None:
     assert home.running() == ["head", "node1", "node2"]
 
 
+def test_a_machine_does_not_carry_the_mark_of_the_run_that_started_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLUSTERCTL_RUN", "of-a-test")
+
+    home.settle(home.wanted("head"))
+
+    (pid,) = lab_computer.running(home.lab).values()
+    assert b"CLUSTERCTL_RUN=" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def record(built: str, digest: str, registry: str = lab_vm.REGISTRY) -> str:
+    """Return what the role container_images leaves in the cache about an image."""
+    return json.dumps({"built": built, "digest": digest, "registry": registry})
+
+
+def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first() -> None:
+    records = {
+        "/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d"),
+        "/cache/images/slurm-1-a.json": record("2026-01-01T00:00:00Z", "sha256:old"),
+        "/cache/images/slurm-2-a.json": record("2026-01-03T00:00:00Z", "sha256:new"),
+        "/cache/images/slurm-2-b.json": record("2026-01-04T00:00:00Z", "sha256:other", "registry.site.example/cluster"),
+    }
+
+    assert lab_vm.images(records) == ["slurm@sha256:new", "ddp@sha256:d"]
+
+
+def test_without_slurms_image_there_is_nothing_to_unpack_others_with() -> None:
+    assert lab_vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}) == []
+    assert lab_vm.images({}) == []
+
+
 def test_a_rehearsal_starts_nothing(home: Home) -> None:
     assert home.settle(home.wanted("head"), check_mode=True) == ([], ["head"])
     assert home.running() == []

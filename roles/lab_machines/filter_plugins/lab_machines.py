@@ -12,6 +12,11 @@ def lab_addresses(names, subnet):
     return {str(name): lab_vm.address(str(subnet), number) for number, name in enumerate(names)}
 
 
+def lab_images(paths, texts):
+    """Return the images that virtual machines are to have from the start."""
+    return lab_vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)))
+
+
 def lab_virtual_machines(names, settings):
     """Return what the module lab_vms is to keep running."""
     return lab_vm.machines([str(name) for name in names], settings)
@@ -22,4 +27,8 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"lab_addresses": lab_addresses, "lab_virtual_machines": lab_virtual_machines}
+        return {
+            "lab_addresses": lab_addresses,
+            "lab_images": lab_images,
+            "lab_virtual_machines": lab_virtual_machines,
+        }
