@@ -124,4 +124,4 @@ def test_a_firewall_between_machines_is_the_cause_that_is_told(vm_lab: vms.VmLab
 
 def test_no_tool_is_left_behind(vm_lab: vms.VmLab) -> None:
     for machine in ("node1", "node2"):
-        assert vm_lab.root(machine, "pgrep -l 'ib_|ibv_|rping' || true") == ""
+        assert vm_lab.root(machine, "pgrep -l '^(ib_(write|read)_bw|ibv_rc_pingpong|rping)' || true") == ""
