@@ -303,10 +303,15 @@ def mentions(root):
 
 
 def old_service(root):
-    """Return the links that start the forerunner's service at boot: systemd's, and those of its old script."""
-    links = [*Path(root, "etc/systemd/system").glob("*.wants/nv_peer_mem.service")]
-    links += Path(root, "etc").glob("rc[2345].d/S*nv_peer_mem")
-    return sorted(f"/{link.relative_to(root)}" for link in links)
+    """Return the links that start the forerunner's service at boot: systemd's, and those of its old script.
+
+    Names are compared, because the links of a package that was removed lead nowhere.
+    """
+    units = "etc/systemd/system"
+    places = [f"{units}/{name}" for name in listed(root, units) if name.endswith(".wants")]
+    places += [f"etc/rc{level}.d" for level in "2345"]
+    wanted = re.compile(r"nv_peer_mem\.service|S\d+nv_peer_mem")
+    return [f"/{place}/{name}" for place in places for name in listed(root, place) if wanted.fullmatch(name)]
 
 
 def memlock(root):

@@ -127,11 +127,16 @@ def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Pa
         tmp_path,
         {
             "sys/module/nv_peer_mem/version": "1.3-0\n",
-            "etc/systemd/system/multi-user.target.wants/nv_peer_mem.service": "",
+            "etc/systemd/system/multi-user.target.wants/munge.service": "",
             "etc/modules-load.d/nvidia.conf": "# nv_peer_mem\nnvidia-peermem\n",
             "etc/modprobe.d/nvidia.conf": "options nvidia-peermem peerdirect_support=1\n",
         },
     )
+
+    # As packages leave them when they go.
+    (tmp_path / "etc/systemd/system/multi-user.target.wants/nv_peer_mem.service").symlink_to("/nowhere")
+    (tmp_path / "etc/rc3.d").mkdir()
+    (tmp_path / "etc/rc3.d/S02nv_peer_mem").symlink_to("/nowhere")
 
     machine = found(
         tmp_path, run=told(dpkg_query="nvidia-peer-memory-dkms 1.3-0 installed\nnv_peer_mem 1 not-installed\n")
@@ -140,7 +145,10 @@ def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Pa
     assert machine["modules"]["nv_peer_mem"]["loaded"]
     assert machine["modules"]["nv_peer_mem"]["version"] == "1.3-0"
     assert not machine["modules"]["nvidia_peermem"]["loaded"]
-    assert machine["old_service"] == ["/etc/systemd/system/multi-user.target.wants/nv_peer_mem.service"]
+    assert machine["old_service"] == [
+        "/etc/systemd/system/multi-user.target.wants/nv_peer_mem.service",
+        "/etc/rc3.d/S02nv_peer_mem",
+    ]
     assert machine["packages"] == {"nvidia-peer-memory-dkms": "1.3-0"}
     assert machine["configured"] == {
         "nvidia_peermem": {
