@@ -39,9 +39,8 @@ def lab() -> Iterator[labs.Lab]:
     """A machine with the headers of Debian's kernel, an OFED that says so, and a driver before R470 below /srv/old."""
     with labs.made("t-peermem") as made:
         made.root("node1", "apt-get -q update && apt-get -q -y --no-install-recommends install linux-headers-amd64")
-        made.root(
-            "node1", "echo 'echo OFED-internal-25.10-1.2.8:' | install -m 755 /dev/stdin /usr/local/sbin/ofed_info"
-        )
+        said = "#!/bin/sh\necho OFED-internal-25.10-1.2.8:"
+        made.root("node1", f"install -m 755 /dev/stdin /usr/local/sbin/ofed_info <<'END'\n{said}\nEND\n")
         script = (content.ROOT / "molecule/gpudirect_rdma/files/make-machine").read_text(encoding="utf-8")
         release = made.root("node1", "basename /lib/modules/*-amd64")
         made.root("node1", f"sh -s /srv/old 460.106.00 no {release} <<'END'\n{script}\nEND\n")
@@ -60,7 +59,7 @@ def archive(lab: labs.Lab, header: str) -> str:
 def provision(lab: labs.Lab, checksum: str) -> str:
     settings = {
         "gpudirect_rdma_root": "/srv/old",
-        "gpudirect_rdma_adapters": None,
+        "gpudirect_rdma_possible": True,
         "gpudirect_rdma_legacy_allowed": True,
         "gpudirect_rdma_legacy_source": "file:///srv/source.tar",
         "gpudirect_rdma_legacy_checksum": f"sha256:{checksum}",
