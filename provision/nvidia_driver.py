@@ -109,7 +109,7 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         key=_key(system, source, url, wants),
         files=files,
         stream=packages.stream(system, branch, flavour),
-        install=_install(system, source, branch, version, flavour, kernels, signed, wants),
+        install=_install(system, source, branch, flavour, kernels, signed, wants),
         fabric_manager=manager,
         needless=rules.needless(gpu, manager, wants),
         hold_kernels=bool(wants["hold_kernels"]),
@@ -149,7 +149,6 @@ def _install(
     system: packages.System,
     source: str,
     branch: int,
-    version: str,
     flavour: str,
     kernels: tuple[str, ...],
     signed: bool,
@@ -158,7 +157,7 @@ def _install(
     named = [str(name) for name in wants["packages"]]
     driver = named or packages.driver(system, source, branch, flavour, kernels, signed=signed)
     steps = (
-        packages.pinning(system, source, branch, version),
+        packages.pinning(system, source, branch),
         packages.headers(system, kernels, signed=signed),
         driver,
     )

@@ -83,10 +83,13 @@ def flavour_kept_up(machine: System, source: str) -> str:
     return "proprietary" if machine.id == "debian" and source == "distribution" else "open"
 
 
-def pinning(machine: System, source: str, branch: int, version: str) -> list[str]:
-    """Return the package that keeps NVIDIA's repository to a branch or version, to be installed before all others."""
+def pinning(machine: System, source: str, branch: int) -> list[str]:
+    """Return the package that keeps NVIDIA's repository to a branch, to be installed before all others.
+
+    An exact version is kept by our own preferences alone: a mirror need not have that version's package.
+    """
     named = source != "distribution" and machine.family == "Debian" and branch >= PINNING
-    return [f"nvidia-driver-pinning-{version or branch}"] if named else []
+    return [f"nvidia-driver-pinning-{branch}"] if named else []
 
 
 def headers(machine: System, kernels: Sequence[str], *, signed: bool) -> list[str]:

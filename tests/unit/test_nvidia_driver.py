@@ -118,7 +118,7 @@ def test_headers_are_for_the_running_and_for_the_next_kernel(bare: dict[str, Any
 
 def test_what_pins_the_branch_is_installed_first(bare: dict[str, Any]) -> None:
     assert planned(bare).install[0] == ("nvidia-driver-pinning-580",)
-    assert planned(bare, version="580.95.05").install[0] == ("nvidia-driver-pinning-580.95.05",)
+    assert planned(bare, version="580.95.05").install[0] == ("nvidia-driver-pinning-580",)
     assert "Pin: version 580.95.05*\n" in planned(bare, version="580.95.05").files[nvidia_driver_packages.PIN]
 
 
