@@ -15,14 +15,14 @@ def test_a_job_survives_the_replacement_of_slurmds_container(vm_lab: vms.VmLab) 
     seconds = 240
     job = vm_lab.job(f"sleep {seconds}; exit 3", "--nodelist=node1", "--time=30")
     vms.until(lambda: vm_lab.job_state(job)["JobState"] == "RUNNING", 120, "the job does not start")
+    vm_lab.watch_job(job)
 
     vm_lab.root("node1", "docker rm --force slurmd")
     assert vm_lab.root("node1", "pgrep -c slurmstepd") != "0"
     labs.clusterctl("provision", vm_lab.inventory, "slurm", timeout=vms.LIMIT)
 
     assert vm_lab.root("node1", "docker inspect --format '{{.Id}}' slurmd") != container
-    vms.until(lambda: vm_lab.job_state(job)["JobState"] != "RUNNING", 600, "the job does not end")
-    ended = vm_lab.job_state(job)
+    ended = vm_lab.ended_job(job, 600)
     assert (ended["JobState"], ended["ExitCode"]) == ("FAILED", "3:0")
     hours, minutes, rest = map(int, ended["RunTime"].split(":"))
     assert seconds <= hours * 3600 + minutes * 60 + rest < seconds + 60
