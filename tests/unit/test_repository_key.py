@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,17 +22,17 @@ def gpg(home: Path, *words: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, str]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[bytes, bytes, str]]:
     """A key as gpg makes it: binary, armoured, and gpg's own word for its fingerprint."""
-    if not shutil.which("gpg"):
-        pytest.skip("gpg is not installed")
     home = tmp_path_factory.mktemp("gpg")
     home.chmod(0o700)
     gpg(home, "--quick-generate-key", "somebody <somebody@localhost>", "rsa2048", "sign", "never")
     told = gpg(home, "--with-colons", "--fingerprint").decode()
     match = re.search(r"^fpr:+([0-9A-F]{40}):", told, re.M)
     assert match
-    return gpg(home, "--export"), gpg(home, "--armor", "--export"), match.group(1)
+    yield gpg(home, "--export"), gpg(home, "--armor", "--export"), match.group(1)
+    # The agent that gpg has started would outlive the tests.
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
 
 
 def test_the_fingerprint_is_the_one_that_gpg_tells(made: tuple[bytes, bytes, str]) -> None:
