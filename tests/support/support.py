@@ -32,6 +32,13 @@ KINDS = {"vm": "virtual machines", "container": "container machines", "rendered"
 Record = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
+class _Dumper(yaml.SafeDumper):
+    """Lists are indented below their key, as yamllint wants them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def note(row: str, system: str, kind: str, test: str) -> None:
     """Remember in the cache that a test has passed."""
     NOTES.mkdir(parents=True, exist_ok=True)
@@ -117,7 +124,7 @@ def main() -> None:
         return
     record = merged(ran(), list(_notes()))
     head = "---\n# What tests have really run, on which system. Written by 'make support'; see support.py.\n"
-    RAN.write_text(head + yaml.safe_dump(record, width=120), encoding="utf-8")
+    RAN.write_text(head + yaml.dump(record, Dumper=_Dumper, width=160), encoding="utf-8")
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     README.write_text(f"{before}{BEGIN}\n{table(record)}\n{END}{after}", encoding="utf-8")
