@@ -123,7 +123,7 @@ def main() -> None:
         _molecule(sys.argv[2:])
         return
     record = merged(ran(), list(_notes()))
-    head = "---\n# yamllint disable rule:line-length\n# What tests have run, by system. Written by 'make support'; see support.py.\n"
+    head = "---\n# yamllint disable rule:line-length\n# What tests have run. Written by 'make support'.\n"
     RAN.write_text(head + yaml.dump(record, Dumper=_Dumper, width=160), encoding="utf-8")
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
