@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import struct
-import subprocess
 from pathlib import Path
 
 from ansible.module_utils import machine_system
@@ -409,16 +408,4 @@ def collect(root="/", run=None, login_user="", packages=(), contained=False):
 def _run(command):
     """Return what a command printed on standard output, also when it failed; None where it cannot be run."""
     environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin"}
-    try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            timeout=30,
-            check=False,
-            env=environment,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace")
+    return machine_system.output(command, seconds=30, env=environment)

@@ -162,7 +162,7 @@ def packages_interrupted(root):
 
 def packages_missing(names, run=None):
     """Return those of ``names`` that are not installed, asked of dpkg or rpm."""
-    run = run or _output
+    run = run or output
     if not names:
         return []
     answer = run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *names])
@@ -198,7 +198,7 @@ def memlock(root, can_raise, user=""):
     own = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     match = re.search(r"^Max locked memory\s+\S+\s+(\S+)", read(root, "proc/1/limits"), re.M)
     first = match.group(1) if match else str(own)
-    told = _output(["su", "-s", "/bin/sh", user, "-c", "ulimit -l"]) if user else None
+    told = output(["su", "-s", "/bin/sh", user, "-c", "ulimit -l"]) if user else None
     return {
         "login_highest": "unlimited" if can_raise else kib(str(own)),
         "service_highest": "unlimited" if can_raise else kib(first),
@@ -217,16 +217,17 @@ def identity(root):
     }
 
 
-def _output(command):
-    """Return what a command printed, also when it ended with an error; None when there is no such command."""
+def output(command, seconds=60, env=None):
+    """Return what a command printed, also when it ended with an error; None when it cannot be run, or does not end."""
     try:
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=seconds,
             check=False,
+            env=env,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
