@@ -207,11 +207,15 @@ def _conflict(chosen: Decision, found: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def redirecting(rdma: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the bridges that send what goes between two devices through the processor, and the bits that say so."""
+    on = {one["bridge"]: [bit for bit in one["set"] if bit in _REDIRECTING] for one in rdma["acs"]["bridges"]}
+    return {bridge: bits for bridge, bits in on.items() if bits}
+
+
 def _acs(rdma: Mapping[str, Any]) -> dict[str, Any]:
-    """Where bridges send what goes between two devices through the processor, data is slow, or stops."""
-    told = rdma["acs"]
-    on = {one["bridge"]: [bit for bit in one["set"] if bit in _REDIRECTING] for one in told["bridges"]}
-    on = {bridge: bits for bridge, bits in on.items() if bits}
+    """Where bridges redirect, data is slow, or stops."""
+    told, on = rdma["acs"], redirecting(rdma)
     if rdma["virtual"]:
         return _check(
             "acs", "skip", observed="a virtual machine: leave it on, and enable ATS on adapter and GPU", expected="",

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provision.checks import Check, Level, Verdict
+from provision.gpudirect_machine import redirecting
 from provision.verify_ddp_blame import accuse, cause_in, who_broke
+from provision.verify_nccl import judge as judge_nccl
 
 #: Job states (and none at all) in which Slurm has not started anything yet.
 _NOT_STARTED = (None, "", "PENDING", "CONFIGURING", "REQUEUED")
@@ -96,12 +98,14 @@ class _Court:
 
 
 def judge(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one check per step of the proof and ``ddp.result`` for the whole, as plain data.
+    """Return one check per step of the proof, ``gpudirect.traffic``, and ``ddp.result`` for the whole, as plain data.
 
     Args:
         evidence: ``run_id``; ``expected``, ranks by node; ``simulated``, words; ``job`` with ``id``, ``state`` and
             ``reason`` in Slurm's words, ``exit_code`` (None while it has none) and ``log`` (last lines);
-            ``nodes``, by name: ``records``, ``result``, ``logs`` (last lines by rank), ``node_log``; ``directory``.
+            ``nodes``, by name: ``records``, ``result``, ``logs`` (last lines by rank), ``node_log``, ``nccl`` (its
+            lines on connections); ``rdma``, what each node told of its adapters (none where it was not asked);
+            ``directory``.
     """
     run = evidence["run_id"]
     nodes = evidence["nodes"].values()
@@ -110,11 +114,11 @@ def judge(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
     results = [node["result"] for node in nodes if (node.get("result") or {}).get("run_id") == run]
     court = _Court(evidence, records, results[0] if results else None)
     if court.result is not None:
-        checks = [*_steps(court, court.result), _whole(court, court.result)]
+        checks = [*_steps(court, court.result), _traffic(court), _whole(court, court.result)]
     elif not records and court.job.get("state") in _NOT_STARTED:
-        checks = [*_nothing(court, "the job did not start"), _not_started(court)]
+        checks = [*_nothing(court, "the job did not start"), _traffic(court), _not_started(court)]
     else:
-        checks = [*_nothing(court, "the job ended without a result"), _broken(court)]
+        checks = [*_nothing(court, "the job ended without a result"), _traffic(court), _broken(court)]
     return [check.as_dict() for check in checks]
 
 
@@ -184,6 +188,26 @@ def _steps(court: _Court, result: Mapping[str, Any]) -> list[Check]:
             )
         )
     return checks
+
+
+def _traffic(court: _Court) -> Check:
+    """Return ``gpudirect.traffic``: what NCCL itself said about its ways between the machines."""
+    nodes, rdma = court.evidence["nodes"], court.evidence["rdma"]
+    without = ""
+    if "gpu" in court.evidence["simulated"]:
+        without = "the GPUs are simulated, so the job did not use NCCL"
+    elif court.result is not None and court.result["backend"] != "nccl":
+        without = f"the job used {court.result['backend']}, not NCCL: there are no GPUs"
+    elif len(court.evidence["expected"]) < 2:
+        without = "there is one machine"
+    elif rdma and all(told is not None and not told["adapters"] for told in rdma.values()):
+        without = "no machine has an RDMA adapter: data goes over TCP"
+    if without:
+        return Check("gpudirect.traffic", host="", verdict=Verdict.SKIP, level=Level.JOB, observed=without)
+    redirected = {node: sorted(redirecting(told)) for node, told in rdma.items() if told}
+    bridges = "; ".join(f"{', '.join(found)} of {node}" for node, found in sorted(redirected.items()) if found)
+    logs = {node: "\n".join(nodes.get(node, {}).get("nccl") or ()) for node in court.evidence["expected"]}
+    return judge_nccl(logs, bridges=bridges)
 
 
 def _broken(court: _Court) -> Check:

@@ -35,6 +35,7 @@ def evidence_from(
     left: Mapping[str, str],
     expected: Mapping[str, int],
     simulated: Sequence[str],
+    rdma: Mapping[str, Any],
     directory: str,
 ) -> dict[str, Any]:
     """Return the evidence for :func:`provision.verify_ddp.judge`.
@@ -44,6 +45,7 @@ def evidence_from(
         left: what ddp_collect.py printed, by node.
         expected: ranks by node, as the inventory declares them.
         simulated: what is not real in this cluster.
+        rdma: what each node's module ``machine_facts`` told of its adapters; None where it was not asked.
         directory: the role's directory on the nodes.
     """
     told = _document(job)
@@ -56,5 +58,6 @@ def evidence_from(
         "simulated": list(simulated),
         "job": {**told, "reason": reason, "log": log},
         "nodes": nodes,
+        "rdma": dict(rdma),
         "directory": f"{directory}/runs/{told.get('run_id', '')}",
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from provision.checks import Check, Level, Verdict
 
 #: One connection of a channel over the network. The mark at its end is the proof; "GDR 1" elsewhere in the log is none.
 _EDGE = re.compile(
@@ -38,7 +39,7 @@ def edges(text: str) -> list[Edge]:
     ]
 
 
-def judge(logs: Mapping[str, str], *, bridges: str = "") -> dict[str, Any]:
+def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
     """Return the check of a job's logs, by machine.
 
     ``bridges`` names those with access control switched on, which is the usual reason. No connection in the log proves
@@ -48,7 +49,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> dict[str, Any]:
     silent = sorted(host for host, seen in found.items() if not seen)
     if not logs or silent:
         return _check(
-            "unknown",
+            Verdict.UNKNOWN,
             observed=f"no connection over a network in the log of {', '.join(silent[:5]) or 'any machine'}",
             cause="the job ran on one machine, its log was not kept, or no large collective ran",
             fix="run it on two machines or more with NCCL_DEBUG=INFO",
@@ -56,7 +57,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> dict[str, Any]:
     sockets = sorted(host for host, seen in found.items() if any(edge.net == "Socket" for edge in seen))
     if sockets:
         return _check(
-            "fail",
+            Verdict.FAIL,
             observed=f"NCCL used TCP on {', '.join(sockets[:5])}",
             cause="it found no usable RDMA device: /dev/infiniband is not in the container, or all ports are down",
             fix="set NCCL_NET=IB, then it says why; ibv_devinfo inside the container",
@@ -67,7 +68,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> dict[str, Any]:
         told = [f"{host}: rails {', '.join(map(str, nics))}" for host, nics in sorted(without.items())]
         off = sorted({one["name"] or one["adapter"] for text in logs.values() for one in _DISABLED.finditer(text)})
         return _check(
-            "warn",
+            Verdict.WARN,
             observed="NCCL used RDMA without GPUDirect on " + "; ".join(told[:5]),
             cause="; ".join(
                 [
@@ -81,19 +82,20 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> dict[str, Any]:
         )
     way = "DMA-BUF" if any(_DMABUF.search(text) for text in logs.values()) else "peer memory"
     number = sum(len(seen) for seen in found.values())
-    return _check("pass", observed=f"{number} connections of {len(found)} machines, all with GPUDirect RDMA by {way}")
+    return _check(
+        Verdict.PASS, observed=f"{number} connections of {len(found)} machines, all with GPUDirect RDMA by {way}"
+    )
 
 
-def _check(verdict: str, **texts: Any) -> dict[str, Any]:
-    return {
-        "id": "gpudirect.traffic",
-        "host": "",
-        "level": "job",
-        "verdict": verdict,
-        "expected": "every connection between machines with GPUDirect RDMA",
-        "source": "NCCL's log",
-        "cause": "",
-        "fix": "",
-        "simulated": False,
-        **texts,
-    }
+def _check(verdict: Verdict, observed: str, cause: str = "", fix: str = "") -> Check:
+    return Check(
+        "gpudirect.traffic",
+        host="",
+        verdict=verdict,
+        level=Level.JOB,
+        observed=observed,
+        expected="every connection between machines with GPUDirect RDMA",
+        source="NCCL's log",
+        cause=cause,
+        fix=fix,
+    )

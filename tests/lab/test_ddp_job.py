@@ -33,7 +33,7 @@ def verdict(lab: Lab, job: str) -> dict[str, dict[str, Any]]:
         node: docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
         for node in EXPECTED
     }
-    checks = judge(evidence_from(job, "", left, EXPECTED, ["gpu"], DIRECTORY))
+    checks = judge(evidence_from(job, "", left, EXPECTED, ["gpu"], {}, DIRECTORY))
     return {check["id"].removeprefix("ddp."): check for check in checks}
 
 

@@ -94,7 +94,7 @@ class Trial:
             command = [sys.executable, str(FILES / "ddp_collect.py"), str(self.folder / node), json.dumps(slurm)]
             left[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         words = [word for word in simulated.split(",") if word]
-        checks = judge(evidence_from(json.dumps(slurm), "", left, expected, words, str(self.folder)))
+        checks = judge(evidence_from(json.dumps(slurm), "", left, expected, words, {}, str(self.folder)))
         return {check["id"].removeprefix("ddp."): check for check in checks}
 
 

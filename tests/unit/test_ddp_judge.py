@@ -47,6 +47,7 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
     result = {
         "run_id": "r1",
         "job_id": "7",
+        "backend": "gloo",
         "simulated": ["gpu"],
         "sabotage": "",
         "steps": {name: step() for name in STEPS} | {"parameters": step(digest="feedbeef00000000")},
@@ -67,6 +68,7 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
         "simulated": ["gpu"],
         "job": slurm,
         "nodes": nodes,
+        "rdma": {},
         "directory": "/runs/r1",
     }
 
@@ -78,12 +80,67 @@ def by_id(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_healthy_run_passes_in_every_step_and_as_a_whole():
     checks = judge(evidence())
 
-    assert [check["id"] for check in checks] == [f"ddp.{name}" for name in (*STEPS, "result")]
-    assert {check["verdict"] for check in checks} == {"pass"}, checks
+    assert [check["id"] for check in checks] == [*(f"ddp.{name}" for name in STEPS), "gpudirect.traffic", "ddp.result"]
+    assert {check["verdict"] for check in checks if check["id"].startswith("ddp.")} == {"pass"}, checks
 
 
-def test_what_was_simulated_is_marked_in_every_check():
-    assert all(check["simulated"] for check in judge(evidence()))
+def test_what_was_simulated_is_marked_in_every_check_and_what_simulation_leaves_out_is_skipped():
+    checks = judge(evidence())
+
+    assert all(check["simulated"] for check in checks if check["id"].startswith("ddp."))
+    assert by_id(checks)["gpudirect.traffic"]["verdict"] == "skip"
+
+
+def real(lines: dict[str, str], **rdma: Any) -> dict[str, Any]:
+    """A healthy run over NCCL on real GPUs; each node's lines on connections."""
+    found = evidence() | {"simulated": [], "rdma": rdma}
+    found["nodes"]["node1"]["result"] |= {"simulated": [], "backend": "nccl"}
+    for node, text in lines.items():
+        found["nodes"][node]["nccl"] = text.splitlines()
+    return found
+
+
+DIRECT = (
+    "gpu:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/IB/0/GDRDMA\n"
+    "gpu:1:2 [0] NCCL INFO Channel 00/0 : 2[0] -> 0[0] [receive] via NET/IB/0/GDRDMA"
+)
+STAGED = DIRECT.replace("/GDRDMA", "")
+
+
+def adapter(bridge: str = "") -> dict[str, Any]:
+    """What a machine with one adapter tells; with the bridge that sends its data through the processor."""
+    return {"adapters": [{}], "acs": {"bridges": [{"bridge": bridge, "set": ["ReqRedir"]}] if bridge else []}}
+
+
+@pytest.mark.parametrize(
+    ("lines", "rdma", "verdict", "said"),
+    [
+        ({"node1": DIRECT, "node2": DIRECT}, {}, "pass", "4 connections of 2 machines"),
+        ({"node1": DIRECT, "node2": STAGED}, {"node2": adapter("0000:a0:01.0")}, "warn", "node2: rails 0"),
+        ({"node1": STAGED.replace("IB", "Socket"), "node2": DIRECT}, {}, "fail", "TCP on node1"),
+        ({"node1": DIRECT}, {}, "unknown", "node2"),
+        ({}, {"node1": adapter() | {"adapters": []}, "node2": adapter() | {"adapters": []}}, "skip", "no machine"),
+        ({}, {"node1": adapter() | {"adapters": []}, "node2": None}, "unknown", "node1, node2"),
+    ],
+)
+def test_the_jobs_own_nccl_says_whether_gpudirect_was_used(lines, rdma, verdict, said):
+    check = by_id(judge(real(lines, **rdma)))["gpudirect.traffic"]
+
+    assert check["verdict"] == verdict
+    assert said in check["observed"]
+
+
+def test_the_bridge_that_keeps_gpudirect_away_is_named():
+    check = by_id(judge(real({"node1": DIRECT, "node2": STAGED}, node2=adapter("0000:a0:01.0"))))["gpudirect.traffic"]
+
+    assert "ACS is on at 0000:a0:01.0 of node2" in check["cause"]
+
+
+def test_a_job_over_gloo_says_nothing_of_gpudirect():
+    found = real({})
+    found["nodes"]["node1"]["result"]["backend"] = "gloo"
+
+    assert by_id(judge(found))["gpudirect.traffic"]["verdict"] == "skip"
 
 
 def test_a_simulated_result_is_no_proof_of_a_real_cluster():
@@ -176,12 +233,14 @@ def test_a_job_that_never_started_is_unknown_with_slurms_reason():
 
     checks = judge(found)
 
-    assert {check["verdict"] for check in checks} == {"unknown"}
+    assert {check["verdict"] for check in checks if check["id"].startswith("ddp.")} == {"unknown"}
     assert "job 7 PENDING: (ReqNodeNotAvail,UnavailableNodes:node2)" in by_id(checks)["result"]["observed"]
 
 
 def test_a_refused_submission_is_unknown_with_what_sbatch_said():
-    found = evidence_from("", "sbatch: error: invalid partition specified: gpu", {"node1": ""}, EXPECTED, ["gpu"], "/d")
+    found = evidence_from(
+        "", "sbatch: error: invalid partition specified: gpu", {"node1": ""}, EXPECTED, ["gpu"], {}, "/d"
+    )
 
     whole = by_id(judge(found))["result"]
 
@@ -190,7 +249,9 @@ def test_a_refused_submission_is_unknown_with_what_sbatch_said():
 
 
 def test_output_that_is_no_json_becomes_missing_evidence():
-    found = evidence_from('{"run_id": "r1", "id": "7"', "", {"node1": "Traceback", "node2": "[]"}, EXPECTED, [], "/d")
+    found = evidence_from(
+        '{"run_id": "r1", "id": "7"', "", {"node1": "Traceback", "node2": "[]"}, EXPECTED, [], {}, "/d"
+    )
 
     assert found["nodes"] == {"node1": {}, "node2": {}}
     assert found["run_id"] == ""

@@ -123,6 +123,13 @@ def test_a_real_gpu_is_handed_over_by_its_uuid_and_no_other(step):
     assert not any(value.startswith("CUDA_VISIBLE_DEVICES") for value in options(step.container, "--env"))
 
 
+def test_nccl_tells_its_ways_in_the_ranks_logs_whatever_the_caller_debugs(step):
+    step.run(SEEN="0", CUDA_VISIBLE_DEVICES="0", NCCL_DEBUG="WARN", NCCL_DEBUG_FILE="/tmp/x", NCCL_IB_HCA="=mlx5_0")
+
+    passed = [value for value in options(step.container, "--env") if value.startswith("NCCL_")]
+    assert sorted(passed) == ["NCCL_DEBUG=INFO", "NCCL_IB_HCA"]
+
+
 def test_where_slurm_constrains_nothing_the_granted_gpus_are_found_by_number(step):
     step.run(SEEN="0 1 2 3", CUDA_VISIBLE_DEVICES="2,3", SLURM_STEP_GPUS="2,3")
 

@@ -171,7 +171,8 @@ def test_the_collector_reads_one_run_and_leaves_out_what_is_broken(tmp_path):
     run.mkdir()
     (run / "rank-0.json").write_text('{"rank": 0}')
     (run / "rank-1.json").write_text('{"rank": 1')
-    (run / "rank-0.log").write_text("".join(f"line {number}\n" for number in range(100)))
+    ways = ["0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"]
+    (run / "rank-0.log").write_text("\n".join([*ways, *(f"line {number}" for number in range(100))]))
     (run / "node.log").write_bytes(b"caf\xe9\n")
     (tmp_path / "job-7.log").write_text("batch\n")
 
@@ -180,6 +181,7 @@ def test_the_collector_reads_one_run_and_leaves_out_what_is_broken(tmp_path):
     assert found["records"] == [{"rank": 0}]
     assert found["result"] is None
     assert found["logs"] == {"0": [f"line {number}" for number in range(80, 100)]}
+    assert found["nccl"] == ways
     assert found["job_log"] == ["batch"]
 
 

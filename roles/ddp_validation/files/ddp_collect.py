@@ -5,19 +5,23 @@
 
 Arguments: the directory of all runs, and the document that ddp_submit.py printed. What is missing or unreadable is left
 out: to judge that is the judge's business. Keys: ``records`` (list), ``result``, ``logs`` (last lines by rank),
-``node_log``, ``job_log``.
+``node_log``, ``job_log``, ``nccl`` (what NCCL said about its ways between machines, in all logs of the ranks).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 LINES = 20  # of each log: enough for a traceback's end
 BYTES = 16_384
+#: A connection of a channel over the network, why it is without GPUDirect, and by which mechanism it is with it.
+NCCL = re.compile(r" via NET/|GPU Direct RDMA Disabled|DMA-BUF is available")
+NCCL_LINES = 10_000  # 8 ranks have some 16 channels in two directions each
 
 
 def tail(path: Path) -> list[str]:
@@ -26,6 +30,15 @@ def tail(path: Path) -> list[str]:
         stream.seek(max(0, path.stat().st_size - BYTES))
         return stream.read().decode("utf-8", "replace").splitlines()[-LINES:]
     return []
+
+
+def ways(paths: list[Path]) -> list[str]:
+    """Return the lines in which NCCL tells its ways between machines; it tells them once, when it connects."""
+    found: list[str] = []
+    for path in paths:
+        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as stream:
+            found += [line.rstrip() for line in stream if NCCL.search(line)]
+    return found[:NCCL_LINES]
 
 
 def load(path: Path) -> Any:
@@ -46,6 +59,7 @@ def collect(runs: Path, job: dict[str, str]) -> dict[str, Any]:
         "records": [record for record in records if record],
         "result": load(directory / "result.json"),
         "logs": {path.stem.removeprefix("rank-"): tail(path) for path in sorted(directory.glob("rank-*.log"))},
+        "nccl": ways(sorted(directory.glob("rank-*.log"))),
         "node_log": tail(directory / "node.log"),
         "job_log": tail(runs / f"job-{number}.log"),
     }

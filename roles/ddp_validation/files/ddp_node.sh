@@ -46,7 +46,9 @@ elif ((${#granted[@]} > 0)); then
   for uuid in "${seen[@]}"; do options+=(--device "nvidia.com/gpu=$uuid"); done
   options+=(--env CUDA_DEVICE_ORDER=PCI_BUS_ID)
   if [[ -d /dev/infiniband ]]; then options+=(--device /dev/infiniband); fi
-  for variable in ${!NCCL_@}; do options+=(--env "$variable"); done
+  # NCCL tells in the ranks' logs over which way it connects: that is judged, and must not go elsewhere.
+  for variable in ${!NCCL_@}; do [[ $variable == NCCL_DEBUG* ]] || options+=(--env "$variable"); done
+  options+=(--env NCCL_DEBUG=INFO)
 fi
 ranks=${#granted[@]}
 if ((ranks == 0)); then # a cluster without GPUs: as many ranks as the inventory asks for

@@ -28,7 +28,17 @@ def ddp_checks(ranks, job, hostvars, hosts, simulated, directory):
     left = {str(host): hostvars[host].get("__ddp_validation_left", {}).get("stdout", "") for host in hosts}
     expected = {str(host): int(ranks[host]) for host in hosts}
     said = str(job.get("stdout") or ""), str(job.get("stderr") or job.get("msg") or "")
-    return judge(evidence_from(*said, left, expected, [str(word) for word in simulated], str(directory)))
+    rdma = {str(host): _rdma(hostvars[host]) for host in hosts}
+    return judge(evidence_from(*said, left, expected, [str(word) for word in simulated], rdma, str(directory)))
+
+
+def _rdma(variables):
+    """Return what the roles for RDMA have found on a host in this run; None where they did not run."""
+    for name in ("__gpudirect_rdma_found", "__rdma_userspace_seen"):
+        found = variables.get(name, {}).get("machine", {})
+        if "rdma" in found:
+            return found["rdma"]
+    return None
 
 
 class FilterModule:
