@@ -1,8 +1,8 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-unit test-roles test-lab test-molecule test-vm test-driver test-faults lint support bench clean packages vm-tools engine venv
-SHELL := /bin/sh
-.SHELLFLAGS := -eu -c
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 
 LAB ?= lab
@@ -28,7 +28,11 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 
 test: lint test-unit test-roles ## Run every test and linter (root; 30 minutes)
 	@# Both wait for machines a third of their time, so they run side by side; each prints when it has ended.
-	@$(MAKE) --jobs=2 --output-sync=target test-lab test-molecule
+	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
+	@mkdir -p .cache
+	@$(MAKE) --jobs=2 --output-sync=target test-lab test-molecule 2>&1 | tee .cache/test.log || { \
+	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
+	  grep -aE '^(E  |FAILED |ERROR )|fatal: \[|failed=[^0]*[1-9]|\*\*\* ' .cache/test.log | tail -n 40; exit 2; }
 
 test-unit: .venv/.dev ## Run the tests that need no machine
 	@$(RUN) pytest -q -n 2 tests/unit
