@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from provision import content, journal
+from provision import content
 from provision.ansible_env import clean_environment
+from provision.runner import journal
 
 BIN = Path(sys.executable).parent
 CLUSTERCTL = str(BIN / "clusterctl")

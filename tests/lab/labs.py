@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provision import content, lab
+from provision import content
 from provision.ansible_env import clean_environment
+from provision.lab import labs
 
 BIN = Path(sys.executable).parent
 
@@ -65,7 +66,7 @@ class Lab:
     @property
     def directory(self) -> Path:
         """Where its inventory, keys and record are."""
-        return lab.directory(self.name)
+        return labs.directory(self.name)
 
     @property
     def inventory(self) -> Path:

@@ -11,20 +11,21 @@ from contextlib import contextmanager
 import labs
 import pytest
 
-from provision import inventory, ssh
 from provision.checks import Check, Verdict
-from provision.ssh import Target
+from provision.inventory import loader
+from provision.ssh import reach
+from provision.ssh.reach import Target
 
 PASSWORD = "correct horse"
 
 
 def target(lab: labs.Lab, machine: str, **changes: object) -> Target:
-    variables = inventory.load(lab.inventory).hostvars[machine]
+    variables = loader.load(lab.inventory).hostvars[machine]
     return Target.from_hostvars(machine, {**variables, **changes})
 
 
 def probe(lab: labs.Lab, *, password: str | None = None, **changes: object) -> Check:
-    [check] = ssh.probe([target(lab, "node1", **changes)], become_password=password)
+    [check] = reach.probe([target(lab, "node1", **changes)], become_password=password)
     return check
 
 
@@ -53,7 +54,7 @@ def failures_counted(lab: labs.Lab) -> Iterator[list[int]]:
 
 
 def test_every_machine_of_a_fresh_lab_is_ready(small_lab: labs.Lab) -> None:
-    checks = ssh.probe([target(small_lab, machine) for machine in small_lab.machines])
+    checks = reach.probe([target(small_lab, machine) for machine in small_lab.machines])
 
     assert {check.host: check.id for check in checks} == dict.fromkeys(small_lab.machines, "access.ready"), checks
 
@@ -104,7 +105,7 @@ def test_the_sweep_ends_processes_of_root_and_no_others(small_lab: labs.Lab) -> 
     start("run-70", "exec sleep 301")
     time.sleep(0.5)
 
-    ended = ssh.sweep([target(small_lab, machine) for machine in small_lab.machines], "run-7")
+    ended = reach.sweep([target(small_lab, machine) for machine in small_lab.machines], "run-7")
 
     left = small_lab.root("node1", "pgrep -x -a sleep; pkill -x sleep")
     assert ended == {"head": 0, "node1": 2}
@@ -138,7 +139,7 @@ def test_a_machine_that_hangs_or_is_off_costs_seconds_and_the_others_are_told_ab
     labs.docker("pause", small_lab.container("node1"))
     try:
         begun = time.monotonic()
-        head, hanging, absent = ssh.probe([*targets, off])
+        head, hanging, absent = reach.probe([*targets, off])
         spent = time.monotonic() - begun
     finally:
         labs.docker("unpause", small_lab.container("node1"))

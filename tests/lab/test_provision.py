@@ -15,8 +15,8 @@ import labs
 import pytest
 import snapshots
 
-from provision import journal
 from provision.ansible_env import clean_environment
+from provision.runner import journal
 
 
 def state(lab: labs.Lab) -> dict[str, object]:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from provision import content, inventory
+from provision import content
 from provision.ansible_env import clean_environment
-from provision.render import render
+from provision.inventory import loader
+from provision.slurm.render import render
 
 INVENTORY = """\
 [slurm_controller]
@@ -65,8 +66,8 @@ class Site:
         return {path.name: path.read_text() for path in sorted(folder.glob("*.conf"))} if folder.is_dir() else {}
 
     def rendered(self) -> dict[str, str]:
-        loaded = inventory.load(self.inventory)
-        return render(inventory.cluster_from(loaded.groups, loaded.hostvars))
+        loaded = loader.load(self.inventory)
+        return render(loader.cluster_from(loaded.groups, loaded.hostvars))
 
 
 def changed(told: dict[str, Any]) -> int:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from provision import content, journal, runner
-from provision.events import RunReport
-from provision.runner_process import marked
+from provision import content
+from provision.events.fold import RunReport
+from provision.runner import journal, playbooks
+from provision.runner.process import marked
 
 PYTHON = Path("/usr/bin/python3")
 
@@ -65,15 +66,15 @@ def run(playbook: Path, *, text: str = INVENTORY, **options: Any) -> tuple[RunRe
     """Run a playbook beside which the inventory and its record are written."""
     inventory = write_inventory(playbook.parent, text)
     record = journal.begin(journal.prepare(journal.state_directory(inventory)), "provision")
-    report = runner.run([playbook], inventory=inventory, record=record, options=runner.Options(**options))
+    report = playbooks.run([playbook], inventory=inventory, record=record, options=playbooks.Options(**options))
     record.finish("done")
     return report, record
 
 
 #: Starts clusterctl with the playbooks of another directory, and everything else as it is.
 LAUNCH = (
-    "import sys, provision.cli_flow; from pathlib import Path; from provision import content;"
-    "content.ROOT = Path(sys.argv.pop(1)); from provision.cli import main; main()"
+    "import sys, provision.cli.flow; from pathlib import Path; from provision import content;"
+    "content.ROOT = Path(sys.argv.pop(1)); from provision.cli.main import main; main()"
 )
 
 

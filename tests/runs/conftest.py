@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provision import journal
-from provision.runner_process import kill_marked
+from provision.runner import journal
+from provision.runner.process import kill_marked
 
 
 @pytest.fixture(autouse=True)

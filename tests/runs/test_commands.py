@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_inventory
 
-from provision import journal
+from provision.runner import journal
 
 CHANGE = """
     - name: Write
@@ -283,7 +283,7 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path) -> None
 
 def test_a_bug_during_a_run_is_on_record_beside_its_journal(site: Path) -> None:
     broken = LAUNCH.replace(
-        "from provision.cli", "import provision.events as e; del e.RunReport._stats; from provision.cli"
+        "from provision.cli.main", "import provision.events.fold as e; del e.RunReport._stats; from provision.cli.main"
     )
 
     done = subprocess.run(

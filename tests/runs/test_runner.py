@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from ansible_runs import INVENTORY, processes_of, run, stages_in, start, wait_for, write_inventory, write_playbook
 
-from provision import journal, runner
 from provision.errors import ExitCode
-from provision.events import RunReport
-from provision.events_exit import exit_code
-from provision.runner_process import Stop
-from provision.runner_secret import offered
+from provision.events.exit import exit_code
+from provision.events.fold import RunReport
+from provision.runner import journal, playbooks
+from provision.runner.process import Stop
+from provision.runner.secret import offered
 
 TOUCH = """
     - name: Write
@@ -303,7 +303,7 @@ def test_a_stop_that_comes_before_ansible_has_started_is_not_forgotten(tmp_path:
     began = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stop, "watching", at_once)
-        report = runner.run([playbook], inventory=inventory, record=record)
+        report = playbooks.run([playbook], inventory=inventory, record=record)
 
     assert report.stopped_by == signal.SIGTERM
     assert time.monotonic() - began < 10
@@ -321,7 +321,7 @@ def test_an_error_in_our_own_code_does_not_leave_ansible_running(tmp_path: Path)
             raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"):
-        runner.run([playbook], inventory=inventory, record=record, on_event=broken)
+        playbooks.run([playbook], inventory=inventory, record=record, on_event=broken)
 
     assert processes_of(journal.state_directory(inventory)) == []
 

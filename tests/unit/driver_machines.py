@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from machines import gpu, system, tree
 
-from provision import nvidia_driver, nvidia_driver_packages
+from provision.nvidia import driver as nvidia_driver
+from provision.nvidia import driver_packages as nvidia_driver_packages
 
 FIXTURES = Path(__file__).parent / "fixtures/nvidia_driver"
 

@@ -16,10 +16,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from provision import cli_flow
-from provision.cli import cli
-from provision.cli_complete import names_in
-from provision.cli_machines import inventory_and_stages
+from provision.cli import flow
+from provision.cli.complete import names_in
+from provision.cli.machines import inventory_and_stages
+from provision.cli.main import cli
 from provision.errors import ClusterctlError
 
 GOOD = """\
@@ -92,7 +92,7 @@ def test_options_of_ansible_keep_its_names_and_letters(name: str) -> None:
 
 def test_help_does_not_import_what_only_a_run_needs() -> None:
     script = (
-        "import sys, click, provision.cli\n"
+        "import sys, click, provision.cli.main\n"
         "slow = {'ansible_runner', 'paramiko', 'pydantic', 'rich', 'yaml', 'ansible', 'jinja2', 'ClusterShell'}\n"
         "print(sorted(slow & sys.modules.keys()))"
     )
@@ -154,7 +154,7 @@ def test_a_bug_is_called_one_and_its_traceback_is_in_a_private_file(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(cli_flow, "load", broken)
+    monkeypatch.setattr(flow, "load", broken)
 
     result = call("check", str(inventory))
 
@@ -171,7 +171,7 @@ def test_an_interrupt_has_its_own_exit_code(inventory: Path, monkeypatch: pytest
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli_flow, "load", interrupted)
+    monkeypatch.setattr(flow, "load", interrupted)
 
     assert call("check", str(inventory)).exit_code == 130
 
@@ -215,13 +215,13 @@ def test_an_unknown_stage_is_refused_with_a_suggestion() -> None:
 def test_extra_variables_are_read_as_ansible_reads_them(
     texts: list[str], variables: dict[str, Any], files: list[str]
 ) -> None:
-    assert cli_flow.extra_variables(texts) == (variables, files)
+    assert flow.extra_variables(texts) == (variables, files)
 
 
 @pytest.mark.parametrize("text", ["novalue", "{a: [", "=x", "", "a='unclosed"])
 def test_extra_variables_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(ClusterctlError, match="-e takes"):
-        cli_flow.extra_variables([text])
+        flow.extra_variables([text])
 
 
 def test_settings_meant_for_ansible_are_ignored_with_one_warning(
@@ -239,7 +239,7 @@ def test_settings_meant_for_ansible_are_ignored_with_one_warning(
 
 
 def test_a_reader_who_leaves_early_is_no_error(inventory: Path) -> None:
-    script = f"{sys.executable} -m provision.cli render {inventory} | head -n 1; exit ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m provision.cli.main render {inventory} | head -n 1; exit ${{PIPESTATUS[0]}}"
 
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
 
@@ -252,7 +252,7 @@ def test_help_is_readable_in_a_small_terminal_and_in_the_plainest_locale(columns
     environment = {**os.environ, "COLUMNS": columns, "LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "provision.cli", "provision", "--help"],
+        [sys.executable, "-m", "provision.cli.main", "provision", "--help"],
         capture_output=True,
         check=False,
         env=environment,
@@ -265,7 +265,7 @@ def test_help_is_readable_in_a_small_terminal_and_in_the_plainest_locale(columns
 def completed(shell: str, words: str, position: int, directory: Path) -> list[str]:
     names = {"bash": "bash_complete", "zsh": "zsh_complete"}
     environment = {**os.environ, "_CLUSTERCTL_COMPLETE": names[shell], "COMP_WORDS": words, "COMP_CWORD": str(position)}
-    script = "from provision.cli import main; import sys; sys.argv = ['clusterctl']; main()"
+    script = "from provision.cli.main import main; import sys; sys.argv = ['clusterctl']; main()"
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=directory, capture_output=True, text=True, check=False
     )

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from machines import plugin
 
-from provision import content, cuda_toolkit
+from provision import content
+from provision.nvidia import cuda_toolkit
 
 RUNFILE = "cuda_12.2.2_535.104.05_linux.run"
 RECORDED = "2b39aae3e7618d9f59a3c8fa1f1bc61f29c0b0e0df75fb05076badb352952ef2"

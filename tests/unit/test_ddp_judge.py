@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provision.verify_ddp import STEPS, judge
-from provision.verify_ddp_blame import LOG_CAUSES, cause_in, who_broke
-from provision.verify_ddp_evidence import evidence_from, gpus_of
+from provision.verify.ddp import STEPS, judge
+from provision.verify.ddp_blame import LOG_CAUSES, cause_in, who_broke
+from provision.verify.ddp_evidence import evidence_from, gpus_of
 
 EXPECTED = {"node1": 2, "node2": 2}
 

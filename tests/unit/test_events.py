@@ -10,8 +10,8 @@ import pytest
 
 from provision.checks import Check, Verdict, overall
 from provision.errors import ExitCode
-from provision.events import Failure, RunReport, Task
-from provision.events_exit import exit_code
+from provision.events.exit import exit_code
+from provision.events.fold import Failure, RunReport, Task
 
 
 def result(

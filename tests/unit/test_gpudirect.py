@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from provision.gpudirect import ARCHITECTURES, Decision, Machine, Mechanism, decide, version
+from provision.rdma.gpudirect import ARCHITECTURES, Decision, Machine, Mechanism, decide, version
 
 #: A machine as one would buy and set it up today.
 TODAY = Machine(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provision.gpudirect_machine import AFTER_OFED, AT_BOOT, OPTIONS, judge, plan
+from provision.rdma.gpudirect_machine import AFTER_OFED, AT_BOOT, OPTIONS, judge, plan
 
 SETTINGS = {"nccl": "", "release": "24.04", "legacy_allowed": False, "required": True}
 TREE = ["/usr/src/ofa_kernel/default"]

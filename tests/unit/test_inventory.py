@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from provision import content, inventory
+from provision import content
 from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError
+from provision.inventory import loader
 
 SMALL = """\
 [slurm_controller]
@@ -42,7 +43,7 @@ def small(tmp_path: Path) -> Path:
 
 def refusal(path: Path) -> ClusterctlError:
     with pytest.raises(ClusterctlError) as refused:
-        inventory.load(path)
+        loader.load(path)
     assert refused.value.fix
     assert "Traceback" not in refused.value.problem
     assert len(refused.value.problem.splitlines()) == 1
@@ -75,7 +76,7 @@ def test_ini_with_group_variables_beside_it_is_read_as_ansible_reads_it(small: P
     (small.parent / "host_vars").mkdir()
     (small.parent / "host_vars" / "node2.yml").write_text("node_cpus: 96\n")
 
-    loaded = inventory.load(small)
+    loaded = loader.load(small)
 
     assert loaded.groups["slurm_compute"] == ("node1", "node2", "node3")
     assert loaded.hostvars["node1"]["node_cpus"] == 48
@@ -90,7 +91,7 @@ def test_yaml_and_directories_work_and_child_groups_count(tmp_path: Path) -> Non
     )
     (tmp_path / "README.md").write_text("not an inventory\n")
 
-    loaded = inventory.load(tmp_path)
+    loaded = loader.load(tmp_path)
 
     assert set(loaded.groups["slurm_compute"]) == {"node1", "node2"}
     assert loaded.groups["h100"] == ("node2",)
@@ -102,7 +103,7 @@ def test_templates_come_back_as_they_were_written_and_nothing_is_run(small: Path
     with small.open("a") as file:
         file.write(f"mine={{{{ lookup('pipe', 'touch {canary}') }}}}\n")
 
-    loaded = inventory.load(small)
+    loaded = loader.load(small)
 
     assert "lookup" in loaded.hostvars["head"]["mine"]
     assert not canary.exists()
@@ -199,7 +200,7 @@ def test_carriage_returns_are_harmless(tmp_path: Path) -> None:
     path = tmp_path / "inventory.ini"
     path.write_bytes(SMALL.replace("\n", "\r\n").encode())
 
-    assert inventory.load(path).groups["slurm_controller"] == ("head",)
+    assert loader.load(path).groups["slurm_controller"] == ("head",)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_what_stands_in_the_current_directory_or_the_environment_has_no_effect(
     monkeypatch.setenv("ANSIBLE_VARS_ENABLED", "")
     monkeypatch.setenv("LC_ALL", "C")
 
-    assert inventory.load(small).hostvars["head"]["cluster_name"] == "lab"
+    assert loader.load(small).hostvars["head"]["cluster_name"] == "lab"
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_what_stands_in_the_current_directory_or_the_environment_has_no_effect(
 def test_a_limit_may_be_a_name_a_group_a_hostlist_or_a_pattern(
     small: Path, limit: str | None, hosts: tuple[str, ...]
 ) -> None:
-    assert inventory.hosts_in(inventory.load(small), limit) == hosts
+    assert loader.hosts_in(loader.load(small), limit) == hosts
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_a_limit_may_be_a_name_a_group_a_hostlist_or_a_pattern(
 )
 def test_a_limit_that_matches_nothing_is_refused_with_the_nearest_name(small: Path, limit: str, fix: str) -> None:
     with pytest.raises(ClusterctlError, match="no host of the inventory matches") as refused:
-        inventory.hosts_in(inventory.load(small), limit)
+        loader.hosts_in(loader.load(small), limit)
 
     assert fix in refused.value.fix
 
@@ -287,20 +288,20 @@ def test_the_default_is_the_environments_then_the_current_directorys_then_the_ne
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ClusterctlError, match="no inventory was named"):
-        inventory.default_path()
+        loader.default_path()
 
     labs = [tmp_path / "state" / "clusterctl" / "labs" / name / "inventory.ini" for name in ("old", "new")]
     for age, lab in zip((100, 0), labs, strict=True):
         lab.parent.mkdir(parents=True)
         lab.write_text(SMALL)
         os.utime(lab, (1_000_000 - age, 1_000_000 - age))
-    assert inventory.default_path() == labs[1]
+    assert loader.default_path() == labs[1]
 
     Path("inventory.ini").write_text(SMALL)
-    assert inventory.default_path() == Path("inventory.ini")
+    assert loader.default_path() == Path("inventory.ini")
 
     monkeypatch.setenv("CLUSTERCTL_INVENTORY", "elsewhere.yml")
-    assert inventory.default_path() == Path("elsewhere.yml")
+    assert loader.default_path() == Path("elsewhere.yml")
 
 
 def test_our_loader_and_ansibles_own_program_agree_on_every_variable(tmp_path: Path) -> None:
@@ -328,6 +329,6 @@ def test_our_loader_and_ansibles_own_program_agree_on_every_variable(tmp_path: P
         check=True,
     )
 
-    ours = inventory.load(tmp_path / "inventory.ini")
+    ours = loader.load(tmp_path / "inventory.ini")
     for host, expected in json.loads(theirs.stdout)["_meta"]["hostvars"].items():
         assert {"ansible_local": {}, **ours.hostvars[host]} == expected, host

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from provision import journal, journal_files
 from provision.errors import ClusterctlError, ExitCode
+from provision.runner import journal, journal_files
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_the_second_run_is_told_who_holds_the_lock_and_how_to_stop_them(state: P
 
 def test_a_lock_is_free_again_after_its_holder_was_killed(state: Path) -> None:
     script = (
-        "import sys,os,signal;from pathlib import Path;from provision import journal\n"
+        "import sys,os,signal;from pathlib import Path;from provision.runner import journal\n"
         "state=Path(sys.argv[1]);run=journal.begin(state,'x')\n"
         "with journal.lock(state,run): os.kill(os.getpid(),signal.SIGKILL)"
     )

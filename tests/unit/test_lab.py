@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from provision import content, lab
+from provision import content
 from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError, ExitCode
+from provision.lab import labs
 
 ROLE = content.ROOT / "roles" / "lab_machines"
 
@@ -43,7 +44,7 @@ def fake_docker(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", ["", "Lab", "1lab", "a b", "a/b", "a_b", "../x", "x" * 21, "lab\n", "läb"])
 def test_a_name_that_docker_or_slurm_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ClusterctlError) as refused:
-        lab.directory(name)
+        labs.directory(name)
 
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
     assert "lower-case letters" in refused.value.fix
@@ -51,11 +52,11 @@ def test_a_name_that_docker_or_slurm_would_refuse_is_refused(name: str) -> None:
 
 def test_a_labs_directory_follows_the_xdg_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert lab.directory("a-1") == tmp_path / "clusterctl" / "labs" / "a-1"
+    assert labs.directory("a-1") == tmp_path / "clusterctl" / "labs" / "a-1"
 
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.delenv("XDG_STATE_HOME")
-    assert lab.directory("a-1") == Path("/home/somebody/.local/state/clusterctl/labs/a-1")
+    assert labs.directory("a-1") == Path("/home/somebody/.local/state/clusterctl/labs/a-1")
 
 
 def test_who_is_not_root_is_told_so_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_who_is_not_root_is_told_so_before_anything_is_made(monkeypatch: pytest.
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     with pytest.raises(ClusterctlError, match="root") as refused:
-        lab.up("a")
+        labs.up("a")
 
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
     assert list(tmp_path.iterdir()) == []
@@ -77,7 +78,7 @@ def test_an_engine_that_does_not_answer_is_named_with_how_to_start_it(
     fake_docker(tmp_path, "echo Cannot connect to the Docker daemon >&2; exit 1", monkeypatch)
 
     with pytest.raises(ClusterctlError, match="Cannot connect to the Docker daemon") as refused:
-        lab.status("a")
+        labs.status("a")
 
     assert "make engine" in refused.value.fix
     assert not (tmp_path / "state").exists()
@@ -88,7 +89,7 @@ def test_a_computer_without_docker_is_told_what_to_install(monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(ClusterctlError) as refused:
-        lab.down("a")
+        labs.down("a")
 
     assert "docker.io" in refused.value.fix
 

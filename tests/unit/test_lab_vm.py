@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from machines import plugin
 
-from provision import lab, lab_computer, lab_vm
 from provision.errors import ClusterctlError, ExitCode
+from provision.lab import computer, labs, vm
 
 NAMES = ("head", "node1", "node2")
 FIT = {"architecture": "x86_64", "missing": [], "tap": True, "available": 20000, "free": 90000}
@@ -59,7 +59,7 @@ def after(command: list[str], option: str) -> list[str]:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_a_computer_that_cannot_run_them_is_told_what_to_do(change: Mapping[str, Any], told: str, remedy: str) -> None:
-    wrong = lab_vm.unfit({**FIT, **change}, 3, 4096)
+    wrong = vm.unfit({**FIT, **change}, 3, 4096)
 
     assert wrong is not None
     assert told in wrong[0]
@@ -67,25 +67,25 @@ def test_a_computer_that_cannot_run_them_is_told_what_to_do(change: Mapping[str,
 
 
 def test_a_computer_that_has_all_of_it_is_fit() -> None:
-    assert lab_vm.unfit(FIT, 3, 4096) is None
+    assert vm.unfit(FIT, 3, 4096) is None
 
 
 def test_three_machines_stay_below_16_gib() -> None:
-    memory = 4096 + lab_vm.EMULATOR_MIB
+    memory = 4096 + vm.EMULATOR_MIB
 
     assert 3 * memory < 16 * 1024
 
 
 def test_machines_that_run_already_need_no_more_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(lab_computer, "look", lambda _disk: {**FIT, "available": 100})
-    monkeypatch.setattr(lab_computer, "running", lambda _lab: dict.fromkeys(NAMES, 1))
+    monkeypatch.setattr(computer, "look", lambda _disk: {**FIT, "available": 100})
+    monkeypatch.setattr(computer, "running", lambda _lab: dict.fromkeys(NAMES, 1))
 
-    assert lab_computer.unfit("a", tmp_path, 3, 4096) is None
-    assert lab_computer.unfit("a", tmp_path, 4, 4096) is not None
+    assert computer.unfit("a", tmp_path, 3, 4096) is None
+    assert computer.unfit("a", tmp_path, 4, 4096) is not None
 
 
 def test_the_controller_alone_shares_the_cache_and_has_no_gpu() -> None:
-    made = lab_vm.machines(NAMES, settings())
+    made = vm.machines(NAMES, settings())
 
     shares = {name: after(machine["command"], "-virtfs") for name, machine in made.items()}
     words = {name: after(machine["command"], "-append")[0].split() for name, machine in made.items()}
@@ -99,7 +99,7 @@ def test_the_controller_alone_shares_the_cache_and_has_no_gpu() -> None:
 
 
 def test_each_network_card_has_its_own_address_and_only_the_first_leads_out() -> None:
-    made = lab_vm.machines(NAMES, settings())
+    made = vm.machines(NAMES, settings())
 
     words = after(made["node2"]["command"], "-append")[0].split()
     cards = [mac for machine in made.values() for mac in re.findall(r"mac=([0-9a-f:]+)", " ".join(machine["command"]))]
@@ -112,7 +112,7 @@ def test_each_network_card_has_its_own_address_and_only_the_first_leads_out() ->
 
 
 def test_a_machine_that_reboots_stays_the_same_process() -> None:
-    for machine in lab_vm.machines(NAMES, settings()).values():
+    for machine in vm.machines(NAMES, settings()).values():
         assert not {"-no-reboot", "-snapshot"} & set(machine["command"])
 
 
@@ -120,13 +120,13 @@ def test_a_machine_that_reboots_stays_the_same_process() -> None:
     "change", [{"gpus": 3}, {"memory": 2048}, {"cpus": 1}, {"subnets": ["172.20.0.0/16"]}, {"password": True}]
 )
 def test_what_is_fixed_when_a_machine_is_made_makes_another_one(change: Mapping[str, Any]) -> None:
-    before, changed = lab_vm.machines(NAMES, settings()), lab_vm.machines(NAMES, settings(**change))
+    before, changed = vm.machines(NAMES, settings()), vm.machines(NAMES, settings(**change))
 
     assert before["node1"]["shape"] != changed["node1"]["shape"]
 
 
 def test_a_newer_disk_to_start_from_makes_no_machine_another_one() -> None:
-    before, changed = (lab_vm.machines(NAMES, settings(base=base)) for base in ("/cache/vm-1", "/cache/vm-2"))
+    before, changed = (vm.machines(NAMES, settings(base=base)) for base in ("/cache/vm-1", "/cache/vm-2"))
 
     assert {name: machine["shape"] for name, machine in before.items()} == {
         name: machine["shape"] for name, machine in changed.items()
@@ -149,7 +149,7 @@ def test_a_process_is_known_by_how_it_was_started(command: list[str], machine: s
     process.mkdir()
     (process / "cmdline").write_text("\0".join([*command, ""]), encoding="utf-8")
 
-    assert lab_computer.running("a", tmp_path) == ({machine: 123} if machine else {})
+    assert computer.running("a", tmp_path) == ({machine: 123} if machine else {})
 
 
 @pytest.mark.parametrize(
@@ -158,19 +158,19 @@ def test_a_process_is_known_by_how_it_was_started(command: list[str], machine: s
 )
 def test_a_lab_keeps_its_kind(text: str, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    lab.directory("a").mkdir(parents=True)
-    (lab.directory("a") / "lab.yml").write_text(text, encoding="utf-8")
+    labs.directory("a").mkdir(parents=True)
+    (labs.directory("a") / "lab.yml").write_text(text, encoding="utf-8")
 
-    assert lab.recorded_kind("a") == kind
+    assert labs.recorded_kind("a") == kind
 
 
 def test_an_unfit_computer_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(lab, "_refuse_unfit", lambda: None)
-    monkeypatch.setattr(lab_computer, "look", lambda _disk: {**FIT, "missing": ["qemu-img"]})
+    monkeypatch.setattr(labs, "_refuse_unfit", lambda: None)
+    monkeypatch.setattr(computer, "look", lambda _disk: {**FIT, "missing": ["qemu-img"]})
 
     with pytest.raises(ClusterctlError, match="qemu-img") as refused:
-        lab.up("a", kind="vm")
+        labs.up("a", kind="vm")
 
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
     assert "apt-get install" in refused.value.fix
@@ -205,9 +205,7 @@ class Home:
 
     def wanted(self, *names: str, **changes: Any) -> dict[str, dict[str, Any]]:
         """Return what the module is to keep, as the filter makes it."""
-        return lab_vm.machines(
-            names, settings(lab=self.lab, directory=str(self.vm.parent), base=str(self.base), **changes)
-        )
+        return vm.machines(names, settings(lab=self.lab, directory=str(self.vm.parent), base=str(self.base), **changes))
 
     def settle(self, wanted: Mapping[str, Any], **options: Any) -> tuple[list[str], list[str]]:
         """Run the module's work."""
@@ -216,7 +214,7 @@ class Home:
 
     def running(self) -> list[str]:
         """Return the machines that run, once those that were just started have become themselves."""
-        return sorted(lab_computer.running(self.lab))
+        return sorted(computer.running(self.lab))
 
 
 @pytest.fixture
@@ -282,11 +280,11 @@ def test_a_machine_does_not_carry_the_mark_of_the_run_that_started_it(
 
     home.settle(home.wanted("head"))
 
-    (pid,) = lab_computer.running(home.lab).values()
+    (pid,) = computer.running(home.lab).values()
     assert b"CLUSTERCTL_RUN=" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def record(built: str, digest: str, registry: str = lab_vm.REGISTRY) -> str:
+def record(built: str, digest: str, registry: str = vm.REGISTRY) -> str:
     """Return what the role container_images leaves in the cache about an image."""
     return json.dumps({"built": built, "digest": digest, "registry": registry})
 
@@ -299,12 +297,12 @@ def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first()
         "/cache/images/slurm-2-b.json": record("2026-01-04T00:00:00Z", "sha256:other", "registry.site.example/cluster"),
     }
 
-    assert lab_vm.images(records) == ["slurm@sha256:new", "ddp@sha256:d"]
+    assert vm.images(records) == ["slurm@sha256:new", "ddp@sha256:d"]
 
 
 def test_without_slurms_image_there_is_nothing_to_unpack_others_with() -> None:
-    assert lab_vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}) == []
-    assert lab_vm.images({}) == []
+    assert vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}) == []
+    assert vm.images({}) == []
 
 
 def test_a_rehearsal_starts_nothing(home: Home) -> None:
@@ -325,7 +323,7 @@ def test_a_machine_that_is_switched_off_is_listed_with_its_address(home: Home) -
     home.settle(home.wanted("head", "node1"))
     lab_vms.stop(home.lab, "node1")
 
-    found = lab_state.virtual_machines(home.vm, lab_computer.running(home.lab))
+    found = lab_state.virtual_machines(home.vm, computer.running(home.lab))
 
     assert lab_state.in_order(found) == [
         {"name": "head", "address": "172.18.0.10", "state": "running", "kind": "vm", "container": ""},

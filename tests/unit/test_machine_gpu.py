@@ -41,7 +41,7 @@ def test_the_table_spells_products_as_the_driver_does(product: str, name: str) -
 
 
 def test_every_id_is_one_and_has_an_architecture_that_is_known() -> None:
-    from provision.gpudirect import ARCHITECTURES
+    from provision.rdma.gpudirect import ARCHITECTURES
 
     for table in (ids.GPUS, ids.ADAPTERS):
         assert all(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provision import mig
+from provision.nvidia import mig
 
 FIXTURES = Path(__file__).parent / "fixtures" / "mig"
 

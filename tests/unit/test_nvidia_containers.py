@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from provision import content, nvidia_containers
+from provision import content
+from provision.nvidia import containers as nvidia_containers
 
 SPEC = (Path(__file__).parent / "fixtures" / "nvidia_containers" / "two_a40.cdi").read_text()
 PACKAGES = [

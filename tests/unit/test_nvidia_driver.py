@@ -9,8 +9,10 @@ from typing import Any
 import driver_machines
 import pytest
 
-from provision import nvidia_driver, nvidia_driver_packages, nvidia_driver_rules
-from provision.nvidia_driver import Plan
+from provision.nvidia import driver as nvidia_driver
+from provision.nvidia import driver_packages as nvidia_driver_packages
+from provision.nvidia import driver_rules as nvidia_driver_rules
+from provision.nvidia.driver import Plan
 
 SYSTEMS = {
     "ubuntu2204": ("ubuntu", "22.04"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from machines import plugin
 
-from provision.rdma_rounds import Rail, matched, plan, rails_of, rounds, schedule
+from provision.rdma.rounds import Rail, matched, plan, rails_of, rounds, schedule
 
 ONE = {"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 400.0}]}
 

@@ -7,25 +7,26 @@ from pathlib import Path
 import pytest
 from declare import A40, cluster
 
-from provision import content, inventory
-from provision.render import render
+from provision import content
+from provision.inventory import loader
+from provision.slurm.render import render
 
 GOLDEN = Path(__file__).parents[1] / "roles" / "golden"
 
 
 @pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "cgroup.conf"])
 def test_the_two_node_a40_example_renders_to_its_golden(name: str) -> None:
-    declared = inventory.load(content.ROOT / "inventory" / "a40")
+    declared = loader.load(content.ROOT / "inventory" / "a40")
 
-    rendered = render(inventory.cluster_from(declared.groups, declared.hostvars))
+    rendered = render(loader.cluster_from(declared.groups, declared.hostvars))
 
     assert rendered[name] == (GOLDEN / "a40" / f"{name}.golden").read_text()
 
 
 def test_the_labs_example_is_complete_but_for_its_hardware() -> None:
-    declared = inventory.load(content.ROOT / "inventory" / "lab")
+    declared = loader.load(content.ROOT / "inventory" / "lab")
 
-    lab = inventory.cluster_from(declared.groups, declared.hostvars)
+    lab = loader.cluster_from(declared.groups, declared.hostvars)
 
     assert set(lab.undeclared) == {"node1", "node2"}
     assert lab.simulated == ("gpu",)

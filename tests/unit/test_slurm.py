@@ -8,7 +8,7 @@ import pytest
 from declare import A40, cluster
 
 from provision.errors import ClusterctlError, ExitCode
-from provision.slurm import slurm_values
+from provision.slurm.conf import slurm_values
 
 
 def parameters(**site: Any) -> dict[str, str]:

@@ -8,8 +8,8 @@ import pytest
 from declare import A40, cluster
 
 from provision.errors import ClusterctlError
-from provision.render import render
-from provision.slurm import slurm_values
+from provision.slurm.conf import slurm_values
+from provision.slurm.render import render
 
 H100 = {"node_cpus": 96, "node_real_memory": 1_000_000, "node_gres": "gpu:h100:8"}
 # Two instances of 3g.40gb on the first GPU, as a driver places them; the second stays whole.

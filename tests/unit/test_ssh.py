@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from sshd import ADDRESS, Sshd, free_port, make_key, options, running
 
-from provision import ssh
 from provision.checks import Check, Verdict
-from provision.ssh import Target
+from provision.ssh import reach
+from provision.ssh.reach import Target
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probe_one(variables: dict[str, object], *, timeout: float = 10) -> Check:
-    [check] = ssh.probe([Target.from_hostvars("node1", variables)], timeout=timeout)
+    [check] = reach.probe([Target.from_hostvars("node1", variables)], timeout=timeout)
     return check
 
 
@@ -323,7 +323,7 @@ def test_many_machines_are_probed_at_the_same_time_and_answered_in_their_order(s
         silent = sshd.hostvars(ansible_port=port)
         targets = [Target.from_hostvars(f"node{n}", silent if n % 2 else sshd.hostvars()) for n in range(12)]
         begun = time.monotonic()
-        checks = ssh.probe(targets, timeout=6)
+        checks = reach.probe(targets, timeout=6)
         spent = time.monotonic() - begun
 
     assert [check.host for check in checks] == [target.name for target in targets]
@@ -341,7 +341,7 @@ def test_sweeping_ends_every_process_of_the_run_and_no_other(sshd: Sshd) -> None
     other = start("20261121-abcd", "sleep 60")
     try:
         time.sleep(0.3)
-        ended = ssh.sweep([Target.from_hostvars("node1", sshd.hostvars())], "20261121-abc", timeout=10)
+        ended = reach.sweep([Target.from_hostvars("node1", sshd.hostvars())], "20261121-abc", timeout=10)
 
         assert ended["node1"] >= 2
         assert polite.wait(timeout=1) < 0
@@ -359,13 +359,13 @@ def test_sweeping_reports_nothing_for_a_machine_that_cannot_be_asked(sshd: Sshd)
         Target.from_hostvars("node2", sshd.hostvars(ansible_port=free_port())),
     ]
 
-    assert ssh.sweep(targets, "run-1") == {"node1": 0}
+    assert reach.sweep(targets, "run-1") == {"node1": 0}
 
 
 @pytest.mark.parametrize("run_id", ["", "a b", "$(reboot)", "x\ny", "../x", "a" * 200])
 def test_sweeping_refuses_what_is_not_a_run_identifier(run_id: str) -> None:
     with pytest.raises(ValueError, match="not a run identifier"):
-        ssh.sweep([], run_id)
+        reach.sweep([], run_id)
 
 
 def _fingerprint(public: Path) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provision.ssh_session import answers, judge_session, probe_script, sweep_script
-from provision.ssh_target import Target, settle
+from provision.ssh.session import answers, judge_session, probe_script, sweep_script
+from provision.ssh.target import Target, settle
 
 NODE = Target("node1", "10.0.18.11")
 

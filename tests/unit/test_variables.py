@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from declare import inventory
 
-from provision import content, variables
+from provision import content
 from provision.errors import ClusterctlError
-from provision.inventory import Inventory
+from provision.inventory import variables
+from provision.inventory.loader import Inventory
 
 
 def declared(**own: Any) -> Inventory:
@@ -95,7 +96,7 @@ def test_a_secret_of_the_wrong_type_is_never_printed(monkeypatch: pytest.MonkeyP
 
 
 def test_every_site_variable_that_the_model_reads_is_described() -> None:
-    from provision.inventory import READ
+    from provision.inventory.loader import READ
 
     known = variables.options()
 
@@ -104,7 +105,7 @@ def test_every_site_variable_that_the_model_reads_is_described() -> None:
 
 
 def test_the_examples_in_the_tree_know_their_variables() -> None:
-    from provision.inventory import load
+    from provision.inventory.loader import load
 
     for example in ("a40", "lab"):
         variables.require_known(load(content.ROOT / "inventory" / example))

@@ -12,8 +12,8 @@ from pathlib import Path
 import labs
 import vms
 
-from provision import lab_computer
 from provision.ansible_env import clean_environment
+from provision.lab import computer
 
 
 def test_machines_have_kernels_and_clocks_and_control_groups_of_their_own(vm_lab: vms.VmLab) -> None:
@@ -76,7 +76,7 @@ def test_a_second_lab_comes_and_goes_and_a_killed_one_breaks_nothing(vm_lab: vms
     }
     playbook = labs.content.playbook("lab_up")
     words = [labs.BIN / "ansible-playbook", playbook, "-i", "localhost,", "-e", json.dumps(wanted)]
-    before = lab_computer.running(vm_lab.name)
+    before = computer.running(vm_lab.name)
     killed = subprocess.Popen(
         [str(word) for word in words],
         env=clean_environment(),
@@ -86,7 +86,7 @@ def test_a_second_lab_comes_and_goes_and_a_killed_one_breaks_nothing(vm_lab: vms
     )
     try:
         # Between the first machine's start and the second one's, or soon after.
-        vms.until(lambda: bool(lab_computer.running(name)) or killed.poll() is not None, 300, "no machine was started")
+        vms.until(lambda: bool(computer.running(name)) or killed.poll() is not None, 300, "no machine was started")
         os.killpg(killed.pid, signal.SIGKILL)
         killed.wait()
 
@@ -96,16 +96,16 @@ def test_a_second_lab_comes_and_goes_and_a_killed_one_breaks_nothing(vm_lab: vms
         assert second.root("node1", "hostname") == "node1"
         assert second.boot_id("node1") != vm_lab.boot_id("node1")
         second.root("node1", "nohup poweroff >/dev/null 2>&1 &")
-        vms.until(lambda: "node1" not in lab_computer.running(name), 300, "node1 does not switch itself off")
+        vms.until(lambda: "node1" not in computer.running(name), 300, "node1 does not switch itself off")
         states = json.loads(labs.clusterctl("lab", "status", name, "--json").stdout)["machines"]
         assert [(machine["name"], machine["state"]) for machine in states] == [("head", "running"), ("node1", "exited")]
     finally:
         labs.down(name)
 
-    assert lab_computer.running(name) == {}
+    assert computer.running(name) == {}
     assert not second.directory.exists()
     assert [line for line in labs.docker("network", "ls", "--format", "{{.Name}}").split() if name in line] == []
-    assert lab_computer.running(vm_lab.name) == before
+    assert computer.running(vm_lab.name) == before
 
 
 def test_a_machine_that_a_handler_reboots_comes_back_once_and_the_run_goes_on(

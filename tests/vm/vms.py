@@ -15,7 +15,7 @@ from typing import Any
 import labs
 import yaml
 
-from provision import lab_computer
+from provision.lab import computer
 
 #: Seconds that one command on emulated machines may take: a provision of bare ones with images from the cache takes a
 #: third of it on two cores.
@@ -130,7 +130,7 @@ def have_images() -> None:
 def memory_used(name: str) -> int:
     """Return the MiB that a lab's machines take of this computer."""
     kib = 0
-    for pid in lab_computer.running(name).values():
+    for pid in computer.running(name).values():
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
         kib += int(status.split("VmRSS:")[1].split()[0])
     return kib // 1024

@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.cuda_toolkit. Translation only."""
+"""Ansible's door into provision.nvidia.cuda_toolkit. Translation only."""
 
 from __future__ import annotations
 
-from provision import cuda_toolkit
+from provision.nvidia import cuda_toolkit
 
 
 def _plan(asked):

@@ -1,11 +1,11 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.verify_ddp. Translation only."""
+"""Ansible's door into provision.verify.ddp. Translation only."""
 
 from __future__ import annotations
 
-from provision.verify_ddp import judge
-from provision.verify_ddp_evidence import evidence_from, gpus_of
+from provision.verify.ddp import judge
+from provision.verify.ddp_evidence import evidence_from, gpus_of
 
 
 def ddp_gpus(hosts, hostvars):

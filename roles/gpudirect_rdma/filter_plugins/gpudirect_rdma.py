@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.gpudirect_machine. Translation only."""
+"""Ansible's door into provision.rdma.gpudirect_machine. Translation only."""
 
 from __future__ import annotations
 
-from provision import gpudirect_machine
+from provision.rdma import gpudirect_machine
 
 
 def gpudirect_checks(found, settings, proven):

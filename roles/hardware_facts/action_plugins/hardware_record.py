@@ -12,7 +12,8 @@ import datetime
 
 from ansible.plugins.action import ActionBase
 
-from provision import hardware, hardware_file
+from provision import hardware
+from provision.inventory import hardware_file
 
 
 class ActionModule(ActionBase):

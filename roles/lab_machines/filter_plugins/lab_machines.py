@@ -1,25 +1,25 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.lab_vm. Translation only."""
+"""Ansible's door into provision.lab.vm. Translation only."""
 
 from __future__ import annotations
 
-from provision import lab_vm
+from provision.lab import vm
 
 
 def lab_addresses(names, subnet):
     """Return the addresses of a lab's machines by name."""
-    return {str(name): lab_vm.address(str(subnet), number) for number, name in enumerate(names)}
+    return {str(name): vm.address(str(subnet), number) for number, name in enumerate(names)}
 
 
 def lab_images(paths, texts):
     """Return the images that virtual machines are to have from the start."""
-    return lab_vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)))
+    return vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)))
 
 
 def lab_virtual_machines(names, settings):
     """Return what the module lab_vms is to keep running."""
-    return lab_vm.machines([str(name) for name in names], settings)
+    return vm.machines([str(name) for name in names], settings)
 
 
 class FilterModule:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from provision import lab_computer
+from provision.lab import computer
 
 DOCUMENTATION = """
 module: lab_state
@@ -96,7 +96,7 @@ def main():
     inspected = []
     if identities:
         inspected = json.loads(module.run_command(["docker", "inspect", *identities], check_rc=True)[1])
-    found = machines_of(inspected) + virtual_machines(directory, lab_computer.running(lab))
+    found = machines_of(inspected) + virtual_machines(directory, computer.running(lab))
     module.exit_json(changed=False, cluster_data={"machines": in_order(found)})
 
 

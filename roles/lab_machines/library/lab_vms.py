@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from provision import lab_computer
+from provision.lab import computer
 
 DOCUMENTATION = """
 module: lab_vms
@@ -33,7 +33,7 @@ options:
     type: path
     required: true
   machines:
-    description: What provision.lab_vm.machines returns. Empty removes all.
+    description: What provision.lab.vm.machines returns. Empty removes all.
     type: dict
     default: {}
 """
@@ -74,14 +74,14 @@ def stop(lab, name):
     """End the machine's process, the hard way if need be, and wait until it is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + _PATIENCE
-        pid = lab_computer.running(lab).get(name)
+        pid = computer.running(lab).get(name)
         while pid and time.monotonic() < until:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 return
             time.sleep(0.1)
-            pid = lab_computer.running(lab).get(name)
+            pid = computer.running(lab).get(name)
         if not pid:
             return
 
@@ -117,7 +117,7 @@ def make(module, place, machine):
 def settle(module, lab, directory, wanted):
     """Remove and start machines until those that are wanted run, and no others; return the names of both."""
     places = [place for place in directory.iterdir() if place.is_dir()] if directory.is_dir() else []
-    running = lab_computer.running(lab)
+    running = computer.running(lab)
     shapes = {**dict.fromkeys(running), **{place.name: recorded(place).get("shape") for place in places}}
     surplus = sorted(name for name, shape in shapes.items() if name not in wanted or shape != wanted[name]["shape"])
     missing = [name for name in wanted if name in surplus or name not in running]

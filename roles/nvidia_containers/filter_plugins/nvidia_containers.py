@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.nvidia_containers. Translation only."""
+"""Ansible's door into provision.nvidia.containers. Translation only."""
 
 from __future__ import annotations
 
-from provision import nvidia_containers
+from provision.nvidia import containers as nvidia_containers
 
 
 def nvidia_containers_checks(text, version, packages, gres):

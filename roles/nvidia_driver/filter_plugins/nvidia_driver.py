@@ -1,10 +1,11 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.nvidia_driver. Translation only."""
+"""Ansible's door into provision.nvidia.driver. Translation only."""
 
 from __future__ import annotations
 
-from provision import nvidia_driver, nvidia_driver_state
+from provision.nvidia import driver as nvidia_driver
+from provision.nvidia import driver_state as nvidia_driver_state
 
 
 def nvidia_driver_common(madison, plan):

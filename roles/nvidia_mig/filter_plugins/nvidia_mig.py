@@ -1,12 +1,12 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.mig. Translation only."""
+"""Ansible's door into provision.nvidia.mig. Translation only."""
 
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
-from provision import mig
+from provision.nvidia import mig
 
 
 def _items(value):

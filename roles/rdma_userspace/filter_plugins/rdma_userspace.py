@@ -1,12 +1,15 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.verify_rdma* and provision.rdma_rounds. Translation only."""
+"""Ansible's door into provision.verify.rdma* and provision.rdma.rounds. Translation only."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from provision import rdma_rounds, verify_rdma, verify_rdma_machine, verify_rdma_transfers
+from provision.rdma import rounds
+from provision.verify import rdma as verify_rdma
+from provision.verify import rdma_machine as verify_rdma_machine
+from provision.verify import rdma_transfers as verify_rdma_transfers
 
 
 def _found(hostvars, hosts):
@@ -28,7 +31,7 @@ def rdma_userspace_checks(found, group, settings):
 def rdma_userspace_plan(hostvars, hosts, settings):
     """Return who moves data to whom, and what only this run's machines know."""
     addresses = {str(host): str(hostvars[host].get("rdma_userspace_address") or host) for host in hosts}
-    return {**rdma_rounds.plan(_found(hostvars, hosts), addresses, settings), "token": str(settings["token"])}
+    return {**rounds.plan(_found(hostvars, hosts), addresses, settings), "token": str(settings["token"])}
 
 
 def rdma_userspace_transfers(moved, host, found, plan, settings):

@@ -32,7 +32,7 @@ description:
 options:
   address: {type: str, required: true, description: This machine's address for the agreement.}
   name: {type: str, required: true, description: This machine's name in the others' steps.}
-  steps: {type: list, elements: dict, required: true, description: 'As provision.rdma_rounds.schedule returns them.'}
+  steps: {type: list, elements: dict, required: true, description: 'As provision.rdma.rounds.schedule returns them.'}
   token: {type: str, required: true, description: 'What all machines of this run know, so that no stranger is served.'}
   port: {type: int, default: 18514, description: TCP port of the agreement; the tools use the next one.}
   user: {type: str, default: nobody, description: The ordinary user as whom the tools run.}

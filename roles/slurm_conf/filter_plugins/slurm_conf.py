@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.slurm. Translation only."""
+"""Ansible's door into provision.slurm.conf. Translation only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hashlib import sha1
 from ansible.errors import AnsibleFilterError
 
 from provision.errors import ClusterctlError
-from provision.inventory import GROUPS, READ, cluster_from
-from provision.render import render_values
-from provision.slurm import slurm_values
+from provision.inventory.loader import GROUPS, READ, cluster_from
+from provision.slurm.conf import slurm_values
+from provision.slurm.render import render_values
 
 
 def plain(value):

@@ -1,0 +1,266 @@
+"""The flow that every command on machines shares: inventory, record, lock, access, one Ansible run, report."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import click
+import yaml
+
+from provision import content
+from provision.ansible_env import ignored_settings
+from provision.cli.options import Request
+from provision.cluster import Cluster
+from provision.errors import ClusterctlError, ExitCode
+from provision.events.exit import exit_code
+from provision.events.fold import RunReport
+from provision.inventory.declared import cluster_from
+from provision.inventory.loader import Inventory, default_path, hosts_in, load
+from provision.report.documents import run_document
+from provision.report.progress import Progress
+from provision.runner import journal
+from provision.runner import playbooks as runner
+from provision.runner.secret import offered
+from provision.ssh.target import Target
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An inventory that was found good, and what of it is in scope."""
+
+    path: Path
+    inventory: Inventory
+    cluster: Cluster
+    hosts: tuple[str, ...]
+
+    @property
+    def simulated(self) -> tuple[str, ...]:
+        """What the inventory says is not real."""
+        return self.cluster.simulated
+
+
+@dataclass(frozen=True)
+class Passwords:
+    """What was asked for on the terminal; None where it was not."""
+
+    become: str | None = None
+    vault: str | None = None
+
+
+@dataclass
+class Outcome:
+    """What a command leaves for its report."""
+
+    report: RunReport
+    code: ExitCode
+    run: journal.Run
+    document: dict[str, Any]
+
+
+def targets_of(inventory: Inventory, hosts: Iterable[str], user: str = "") -> list[Target]:
+    """Return machines as the probe wants them."""
+    return [Target.from_hostvars(host, inventory.hostvars[host], user=user) for host in hosts]
+
+
+def ask(request: Request) -> Passwords:
+    """Ask for the passwords that the options demand, unseen; where nobody sits, read one line of input for each.
+
+    Raises:
+        ClusterctlError: there is no more input.
+    """
+
+    def prompt(text: str, wanted: bool) -> str | None:
+        if not wanted:
+            return None
+        if sys.stdin.isatty():
+            return str(click.prompt(text, hide_input=True, err=True))
+        if not (line := sys.stdin.readline().rstrip("\r\n")):
+            raise ClusterctlError(f"no {text} came from standard input", fix="type it on a terminal, or pipe it in")
+        return line
+
+    return Passwords(prompt("BECOME password", request.ask_become), prompt("Vault password", request.ask_vault))
+
+
+def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened:
+    """Load and check the inventory.
+
+    Raises:
+        ClusterctlError: it is wrong (exit code 2); no machine has been contacted.
+    """
+    from provision.inventory.variables import require_known
+
+    if ignored := ignored_settings():
+        click.echo(f"Warning: ignored: {', '.join(ignored)}; clusterctl uses its own settings", err=True)
+    path = request.inventory or default_path()
+    with ExitStack() as stack:
+        vault = [word for file in request.vault_files for word in ("--vault-password-file", file)]
+        vault += [word for name in request.vault_ids for word in ("--vault-id", name)]
+        if passwords is not None and passwords.vault is not None:
+            pipe = stack.enter_context(_private_directory()) / "vault"
+            vault += ["--vault-password-file", str(stack.enter_context(offered(pipe, passwords.vault)))]
+        inventory = load(path, vault=vault)
+    require_known(inventory)
+    return Opened(
+        path, inventory, cluster_from(inventory.groups, inventory.hostvars), hosts_in(inventory, request.limit)
+    )
+
+
+def play(
+    command: str,
+    playbooks: Sequence[str],
+    request: Request,
+    *,
+    opened: Opened,
+    passwords: Passwords,
+    lock: bool,
+    probe: bool = True,
+    quiet: bool = False,
+) -> Outcome:
+    """Run playbooks on the machines in scope that can be entered, and return what happened.
+
+    Raises:
+        ClusterctlError: the record cannot be written (2 or 3), or another run holds the lock (6).
+    """
+    targets = targets_of(opened.inventory, opened.hosts, request.user)
+    with (
+        session(command, opened.path, request, lock=lock) as record,
+        Progress(sys.stderr, machines=len(opened.hosts), verbosity=request.verbosity) as progress,
+    ):
+        everywhere = targets_of(opened.inventory, opened.inventory.hostvars, request.user)
+        directory = journal.state_directory(opened.path)
+        for told in runner.recover(directory, everywhere, become_password=passwords.become):
+            progress.say(f"Note: {told}")
+        report = RunReport()
+        if probe:
+            _probe(report, targets, passwords)
+        out = report.failed_hosts | report.unreachable_hosts
+        for host in sorted(out):
+            progress.say(f"access: {host} is left out")
+        if in_scope := set(opened.hosts) - out:
+            runner.run(
+                playbooks,
+                inventory=opened.path,
+                record=record,
+                options=_options(request, passwords, limit=in_scope if request.limit or out else None),
+                report=report,
+                targets=[target for target in targets if target.name not in out],
+                on_event=None if quiet else progress,
+            )
+        if record.broken:
+            report.warnings[record.broken] = None
+        code = exit_code(command, report, root=str(content.ROOT))
+        document = run_document(
+            command, code, report, simulated=opened.simulated, run={"id": record.id, "directory": str(record.directory)}
+        )
+        record.write_report(document)
+        record.finish(_word(code), exit_code=int(code))
+    return Outcome(report, code, record, document)
+
+
+@contextmanager
+def session(command: str, inventory: Path, request: Request, *, lock: bool) -> Iterator[journal.Run]:
+    """Make a run's record, under the cluster's lock where asked; a run that ends by an exception is recorded too."""
+    directory = journal.prepare(journal.state_directory(inventory))
+    shown = {"limit": request.limit, "check": request.check, "user": request.user, "forks": request.forks}
+    record = journal.begin(directory, command, options={"inventory": str(inventory), **shown})
+    with ExitStack() as stack:
+        if lock:
+            try:
+                stack.enter_context(journal.lock(directory, record))
+            except ClusterctlError:
+                rmtree(record.directory, ignore_errors=True)
+                raise
+        try:
+            yield record
+        except ClusterctlError as error:
+            record.finish("refused", exit_code=int(error.exit_code), problem=error.problem)
+            raise
+        except Exception as error:
+            path = record.directory / "traceback.txt"
+            journal.write_text(path, "".join(traceback.format_exception(error)))
+            error.clusterctl_log = path  # type: ignore[attr-defined]
+            record.finish("crashed", exit_code=int(ExitCode.BUG))
+            raise
+        except BaseException:
+            record.finish("interrupted")
+            raise
+
+
+def extra_variables(texts: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Split ``-e`` texts into variables and the files that hold more.
+
+    Raises:
+        ClusterctlError: a text is neither name=value, nor a mapping, nor @file.
+    """
+    variables: dict[str, Any] = {}
+    files: list[str] = []
+    for text in texts:
+        if text.startswith("@"):
+            files.append(f"@{Path(text[1:]).expanduser().absolute()}")
+            continue
+        try:
+            if text.lstrip().startswith("{"):
+                variables.update(yaml.safe_load(text))
+                continue
+            pairs = [word.partition("=") for word in shlex.split(text)]
+        except (yaml.YAMLError, ValueError, TypeError):
+            pairs = []
+        if not pairs or not all(name and equals for name, equals, _ in pairs):
+            raise ClusterctlError(
+                "-e takes name=value, a JSON or YAML mapping, or @file", fix="for example: -e slurm_version=24.11"
+            )
+        variables.update({name: value for name, _, value in pairs})
+    return variables, files
+
+
+def _probe(report: RunReport, targets: Sequence[Target], passwords: Passwords) -> None:
+    from provision.ssh import reach  # paramiko is slow to import, and check and render do not need it
+
+    report.add_access(reach.probe(targets, become_password=passwords.become))
+
+
+def _options(request: Request, passwords: Passwords, *, limit: set[str] | None) -> runner.Options:
+    variables, files = extra_variables(request.extra_vars)
+    return runner.Options(
+        limit=limit,
+        check=request.check,
+        diff=request.diff,
+        extra_vars=variables,
+        extra_args=[word for file in files for word in ("-e", file)],
+        forks=request.forks,
+        verbosity=max(0, request.verbosity - 1),
+        user=request.user,
+        become_password=passwords.become,
+        vault_password=passwords.vault,
+        vault_files=request.vault_files,
+        vault_ids=request.vault_ids,
+    )
+
+
+def _word(code: ExitCode) -> str:
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return "interrupted"
+    return "done" if code is ExitCode.DONE else "failed"
+
+
+@contextmanager
+def _private_directory() -> Iterator[Path]:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="clusterctl-") as name:
+        yield Path(name)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a command's document; a reader who leaves early does not change how the command ends."""
+    with suppress(BrokenPipeError):
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True, default=str))

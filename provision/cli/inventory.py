@@ -1,0 +1,91 @@
+"""Commands that contact no machine: check the inventory, render the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from provision.cli.options import Request, reading_options
+
+
+@click.command()
+@reading_options
+def check(request: Request) -> int:
+    """Check the inventory: names, groups, types, misspelt variables. No machine is contacted.
+
+    \b
+    Example:
+        clusterctl check inventory.ini
+    """
+    from provision import hostlist
+    from provision.cli.flow import ask, open_cluster, print_json
+
+    opened = open_cluster(request, ask(request))
+    cluster = opened.cluster
+    undeclared = sorted(cluster.undeclared)
+    if request.json:
+        print_json(
+            {
+                "schema": "clusterctl/check/1",
+                "command": "check",
+                "exit_code": 0,
+                "simulated": list(cluster.simulated),
+                "inventory": str(opened.path),
+                "cluster": cluster.name,
+                "controller": cluster.controller,
+                "compute": [node.name for node in cluster.nodes],
+                "undeclared": {name: list(cluster.undeclared[name]) for name in undeclared},
+            }
+        )
+        return 0
+    click.echo(f"{opened.path}: good")
+    click.echo(
+        f"cluster {cluster.name}: controller {cluster.controller}, {len(cluster.nodes)} compute: "
+        f"{hostlist.fold(node.name for node in cluster.nodes)}"
+    )
+    if undeclared:
+        click.echo(f"hardware not declared, to be discovered: {hostlist.fold(undeclared)}")
+    return 0
+
+
+@click.command()
+@reading_options
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the files here."
+)
+def render(request: Request, output: Path | None) -> int:
+    """Write slurm.conf, gres.conf and the others as they would be installed. No machine is contacted.
+
+    Without --output the files are printed.
+
+    \b
+    Example:
+        clusterctl render inventory.ini --output rendered/
+    """
+    from provision.cli.flow import ask, open_cluster, print_json
+    from provision.errors import ClusterctlError
+    from provision.slurm import render as renderer
+
+    files = renderer.render(open_cluster(request, ask(request)).cluster)
+    if output is not None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (output / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ClusterctlError(
+                f"the files cannot be written to {output}: {error.strerror}", fix="choose another --output"
+            ) from error
+    if request.json:
+        written = {name: str(output / name) for name in files} if output else {}
+        print_json(
+            {"schema": "clusterctl/render/1", "command": "render", "exit_code": 0, "files": files, "written": written}
+        )
+    elif output is not None:
+        for name in files:
+            click.echo(output / name)
+    else:
+        for name, text in files.items():
+            click.echo(f"### {name}\n{text}")
+    return 0

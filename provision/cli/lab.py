@@ -1,0 +1,98 @@
+"""The lab: simulated machines on this computer."""
+
+from __future__ import annotations
+
+import click
+
+from provision.cli.options import json_option
+
+_NAME = click.argument("name", default="lab", metavar="[NAME]")
+
+
+@click.group()
+def lab() -> None:
+    """Make and remove a cluster of simulated machines on this computer.
+
+    \b
+    Example:
+        clusterctl lab up && clusterctl provision && clusterctl verify
+    """
+
+
+@lab.command()
+@_NAME
+@click.option("--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Compute machines.")
+@click.option("--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Simulated GPUs on each.")
+@click.option(
+    "--kind",
+    type=click.Choice(["container", "vm"]),
+    help="Containers, or virtual machines with their own kernel. Default: what the lab is made of, else containers.",
+)
+@json_option
+def up(name: str, nodes: int, gpus: int, kind: str | None, json: bool) -> int:
+    """Make a lab, or complete one; print its inventory.
+
+    \b
+    Examples:
+        clusterctl lab up --nodes 2 --gpus 2
+        clusterctl lab up vms --kind vm
+    """
+    from provision.cli.flow import print_json
+    from provision.lab import labs
+
+    inventory = labs.up(name, nodes=nodes, gpus=gpus, kind=kind or "")
+    if json:
+        made = {"name": name, "kind": labs.recorded_kind(name), "inventory": str(inventory)}
+        print_json({"schema": "clusterctl/lab-up/1", "command": "lab up", "exit_code": 0, **made})
+    else:
+        click.echo(f"{inventory}")
+        click.echo(f"next: clusterctl provision {inventory}", err=True)
+    return 0
+
+
+@lab.command()
+@_NAME
+@json_option
+def down(name: str, json: bool) -> int:
+    """Remove a lab and everything that it made; caches stay.
+
+    \b
+    Example:
+        clusterctl lab down
+    """
+    from provision.cli.flow import print_json
+    from provision.lab import labs
+
+    labs.down(name)
+    if json:
+        print_json({"schema": "clusterctl/lab-down/1", "command": "lab down", "exit_code": 0, "name": name})
+    return 0
+
+
+@lab.command()
+@_NAME
+@json_option
+def status(name: str, json: bool) -> int:
+    """Show a lab's machines, their addresses and states.
+
+    \b
+    Example:
+        clusterctl lab status
+    """
+    from provision.cli.flow import print_json
+    from provision.lab import labs
+    from provision.report.summary import Printer
+
+    state = labs.status(name)
+    if json:
+        print_json({"schema": "clusterctl/lab-status/1", "command": "lab status", "exit_code": 0, **state})
+    else:
+        machines = state.get("machines", [])
+        printer = Printer()
+        rows = [
+            tuple(str(machine.get(key, "")) for key in ("name", "address", "state", "kind")) for machine in machines
+        ]
+        if rows:
+            printer.table([("MACHINE", "ADDRESS", "STATE", "KIND"), *rows])
+        printer.line(f"inventory: {state['inventory']}" if state.get("inventory") else f"there is no lab '{name}'")
+    return 0

@@ -1,0 +1,152 @@
+"""Commands that run playbooks on the machines: discover, preflight, plan, provision."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from provision.cli.complete import complete_stages, stage_names
+from provision.cli.options import Request, ansible_options, check_option, diff_option, inventory_argument
+from provision.errors import ClusterctlError, ExitCode
+
+
+@click.command()
+@inventory_argument
+@ansible_options
+@check_option
+def discover(request: Request) -> int:
+    """Record hardware that the inventory does not declare, in host_vars/ beside it.
+
+    \b
+    Example:
+        clusterctl discover inventory.ini --limit node[1-4]
+    """
+    return _run("discover", ["discover"], request, lock=not request.check)
+
+
+@click.command()
+@inventory_argument
+@ansible_options
+def preflight(request: Request) -> int:
+    """Ask the machines whether they match the inventory and can be provisioned. Changes nothing.
+
+    \b
+    Example:
+        clusterctl preflight inventory.ini
+    """
+    return _run("preflight", ["preflight"], request, lock=False)
+
+
+@click.command()
+@click.argument("words", metavar="[INVENTORY] [STAGE]...", nargs=-1, shell_complete=complete_stages)
+@click.option(
+    "--detailed-exitcode", is_flag=True, help=f"Exit with {ExitCode.CHANGES_PENDING.value} when changes are pending."
+)
+@ansible_options
+def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> int:
+    """Show what provision would change, file by file, alike machines together. Changes nothing.
+
+    \b
+    Example:
+        clusterctl plan inventory.ini --limit node2
+    """
+    inventory, stages = inventory_and_stages(words)
+    request = replace(request, inventory=inventory, check=True, diff=True)
+    return _run("plan", stages, request, lock=False, detailed=detailed_exitcode)
+
+
+@click.command()
+@click.argument("words", metavar="[INVENTORY] [STAGE]...", nargs=-1, shell_complete=complete_stages)
+@check_option
+@diff_option
+@ansible_options
+def provision(request: Request, words: tuple[str, ...]) -> int:
+    """Bring the machines to the declared state: all stages, or only those named.
+
+    A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm.
+
+    \b
+    Examples:
+        clusterctl provision inventory.ini
+        clusterctl provision inventory.ini munge slurm --limit node2
+    """
+    inventory, stages = inventory_and_stages(words)
+    return _run("provision", stages, replace(request, inventory=inventory), lock=not request.check)
+
+
+def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Split the arguments: the first is an inventory if it looks like a path or is one, else a stage.
+
+    No stage means all of them; the order is always that of ``playbooks/site.yml``.
+
+    Raises:
+        ClusterctlError: a stage does not exist; the nearest is suggested.
+    """
+    known = stage_names()
+    inventory = None
+    rest = list(words)
+    if rest and rest[0] not in known and _is_path(rest[0], known):
+        inventory = Path(rest.pop(0))
+    for word in rest:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            raise ClusterctlError(
+                f"there is no stage '{word}'",
+                fix=f"did you mean {near[0]}?" if near else f"the stages are {', '.join(known)}",
+            )
+    return inventory, [stage for stage in known if stage in rest or not rest]
+
+
+def _is_path(word: str, known: Sequence[str]) -> bool:
+    if Path(word).exists() or "/" in word or "." in word:
+        return True
+    # A misspelt stage deserves its suggestion rather than "no such inventory".
+    return not difflib.get_close_matches(word, known, n=1)
+
+
+def _run(command: str, stages: list[str], request: Request, *, lock: bool, detailed: bool = False) -> int:
+    from provision.cli import flow
+    from provision.report.summary import Printer, show_run
+
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
+    code = outcome.code
+    if detailed and code is ExitCode.DONE and outcome.report.changed:
+        code = ExitCode.CHANGES_PENDING
+        outcome.document["exit_code"] = int(code)
+    if request.json:
+        flow.print_json(outcome.document)
+    else:
+        show_run(
+            Printer(),
+            command,
+            outcome.report,
+            simulated=opened.simulated,
+            every_check=bool(request.verbosity),
+            log=str(outcome.run.directory),
+            next_command=next_command("plan" if request.check else command, code, opened.path),
+        )
+    return int(code)
+
+
+def next_command(command: str, code: ExitCode, inventory: Path) -> str:
+    """Return what an operator does next, as a command or a sentence."""
+    name = shlex.quote(str(inventory))
+    if code in (ExitCode.DONE, ExitCode.CHANGES_PENDING):
+        return {
+            "discover": f"clusterctl preflight {name}",
+            "preflight": f"clusterctl provision {name}",
+            "plan": f"clusterctl provision {name}" if code is ExitCode.CHANGES_PENDING else "",
+            "provision": f"clusterctl verify {name}",
+        }.get(command, "")
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return f"clusterctl {command} {name} goes on where it was stopped"
+    if code in (ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE, ExitCode.PREFLIGHT_REFUSED):
+        return f"mend what is named above, then again: clusterctl {command} {name}"
+    return ""

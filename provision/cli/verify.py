@@ -1,0 +1,143 @@
+"""Commands that tell how the cluster is: verify and status."""
+
+from __future__ import annotations
+
+import json as json_module
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from provision.cli.options import Request, ansible_options, inventory_argument
+from provision.errors import ClusterctlError, ExitCode
+
+
+@click.command()
+@inventory_argument
+@ansible_options
+@click.option("--all", "every", is_flag=True, help="List the checks that passed, too.")
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to this file."
+)
+def verify(request: Request, every: bool, junit: Path | None) -> int:
+    """Prove that the cluster works, up to a distributed training job through Slurm.
+
+    \b
+    Example:
+        clusterctl verify inventory.ini --junit verify.xml
+    """
+    from provision.cli import flow
+    from provision.report import documents
+    from provision.report.summary import Printer, show_run
+
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock=False)
+    if junit is not None:
+        seconds = sum(stage.seconds for stage in outcome.report.stages.values())
+        try:
+            text = documents.junit(outcome.report.checks_with_failures(), seconds=seconds)
+            junit.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ClusterctlError(
+                f"the JUnit file cannot be written: {junit}: {error.strerror}", fix="choose another --junit"
+            ) from error
+    if request.json:
+        flow.print_json(outcome.document)
+    else:
+        show_run(
+            Printer(),
+            "verify",
+            outcome.report,
+            simulated=opened.simulated,
+            every_check=every or bool(request.verbosity),
+            log=str(outcome.run.directory),
+        )
+    return int(outcome.code)
+
+
+@click.command()
+@inventory_argument
+@ansible_options
+def status(request: Request) -> int:
+    """Show nodes, states, GPUs and jobs as Slurm sees them, the last run and the last verdict.
+
+    \b
+    Example:
+        clusterctl status inventory.ini
+    """
+    from provision.cli import flow
+    from provision.report.summary import Printer, show_facts, show_run
+
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    past = last(opened.path)
+    opened = replace(opened, hosts=(opened.cluster.controller,))
+    request = replace(request, limit=opened.cluster.controller)
+    outcome = flow.play("status", ["status"], request, opened=opened, passwords=passwords, lock=False, quiet=True)
+    slurm = outcome.report.data.get("cluster_status") or {}
+    outcome.document |= {"slurm": slurm, **past}
+    if request.json:
+        flow.print_json(outcome.document)
+        return int(outcome.code)
+    printer = Printer()
+    if outcome.code is not ExitCode.DONE:
+        show_run(printer, "status", outcome.report, simulated=opened.simulated)
+    rows = [("NODE", "STATE", "CPUS", "GRES", "REASON")]
+    rows += [_node(node) for node in slurm.get("nodes", ())]
+    if len(rows) > 1:
+        printer.table(rows)
+    jobs = slurm.get("jobs", ())
+    if jobs:
+        printer.table([("JOB", "USER", "STATE", "NODES"), *(_job(job) for job in jobs)])
+    facts = {"jobs": len(jobs)} if slurm else {}
+    show_facts(printer, facts | {key.replace("_", " "): _run_line(value) for key, value in past.items() if value})
+    if opened.simulated:
+        printer.line(f"simulated: {', '.join(opened.simulated)}")
+    return int(outcome.code)
+
+
+def last(inventory: Path) -> dict[str, Any]:
+    """Return the last run that could change something and the last verdict, each None where there is none."""
+    from provision.runner import journal
+
+    found: dict[str, Any] = {"last_run": None, "last_verdict": None}
+    for run in journal.runs(journal.state_directory(inventory)):
+        facts = {key: run.facts.get(key) for key in ("id", "command", "started", "ended", "outcome", "exit_code")}
+        if run.facts.get("command") == "provision":
+            found["last_run"] = facts
+        elif run.facts.get("command") == "verify" and run.ended:
+            with suppress(OSError, ValueError):
+                report = json_module.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+                found["last_verdict"] = facts | {"verdict": report.get("verdict")}
+    return found
+
+
+def _run_line(facts: dict[str, Any]) -> str:
+    told = facts.get("verdict") or facts.get("outcome") or "never finished"
+    return f"{told}, {facts.get('ended') or facts.get('started')} ({facts.get('command')}, {facts.get('id')})"
+
+
+def _node(node: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    state = node.get("state", "")
+    state = "+".join(state) if isinstance(state, list) else str(state)
+    return (
+        str(node.get("name", "")),
+        state.lower(),
+        str(node.get("cpus", "")),
+        str(node.get("gres", "") or "-"),
+        str(node.get("reason", "") or ""),
+    )
+
+
+def _job(job: dict[str, Any]) -> tuple[str, str, str, str]:
+    state = job.get("state", "")
+    state = "+".join(state) if isinstance(state, list) else str(state)
+    return (
+        str(job.get("id", job.get("job_id", ""))),
+        str(job.get("user", job.get("user_name", ""))),
+        state.lower(),
+        str(job.get("nodes", "")),
+    )

@@ -1,0 +1,1 @@
+"""What happened in a run: events folded into a report, and the exit code that follows from it. Pure."""

@@ -1,0 +1,58 @@
+"""The exit code of a command, from what happened on the machines. Pure.
+
+Ansible's own return code cannot be used: it hides failures behind unreachable machines, and is 0 when no machine
+matched.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from provision.checks import Verdict, overall
+from provision.errors import ExitCode
+from provision.events.fold import RunReport
+
+_ORIGIN = re.compile(r"^Origin: (?P<path>.+?):\d+(:\d+)?$", re.MULTILINE)
+
+#: What Ansible says about things that the operator gave, when it does not say where.
+_GIVEN = re.compile(
+    r"inventory|--limit|host pattern|no hosts to target|vault|decrypt|password|extra.?vars|variable file", re.IGNORECASE
+)
+
+
+def exit_code(command: str, report: RunReport, *, root: str = "") -> ExitCode:
+    """Return the exit code of ``command`` (its name as typed); ``root`` is the directory of our own content."""
+    if report.stopped_by is not None:
+        return ExitCode.INTERRUPTED if report.stopped_by == signal.SIGINT else ExitCode.TERMINATED
+    if not report.started and not report.failures and not report.unreachable:
+        return not_started(report, root)
+    if report.rc not in (0, None) and not report.started:
+        return not_started(report, root)
+    if command == "verify":
+        passed = overall(report.checks_with_failures()) is Verdict.PASS
+        return ExitCode.DONE if passed else ExitCode.VERIFICATION_FAILED
+    if command == "preflight":
+        passed = overall(report.checks_with_failures()) is Verdict.PASS
+        return ExitCode.DONE if passed else ExitCode.PREFLIGHT_REFUSED
+    if report.failures:
+        only_preflight = all(failure.task.stage == "preflight" for failure in report.failures)
+        refused = only_preflight and not report.changed_machines
+        return ExitCode.PREFLIGHT_REFUSED if refused else ExitCode.MACHINE_FAILED
+    if report.unreachable:
+        return ExitCode.MACHINE_UNREACHABLE
+    if report.rc not in (0, None):
+        return ExitCode.BUG
+    return ExitCode.VERIFICATION_FAILED if report.bad_checks() else ExitCode.DONE
+
+
+def not_started(report: RunReport, root: str = "") -> ExitCode:
+    """Return why nothing ran: what was given is wrong (also: no machine in scope), or what we bring along is."""
+    text = "\n".join(report.messages)
+    origins = [match["path"] for match in _ORIGIN.finditer(text)]
+    if origins and root:
+        ours = any(path.startswith(root) or "/.clusterctl/" in path for path in origins)
+        return ExitCode.BUG if ours else ExitCode.BAD_REQUEST
+    if report.rc in (0, None) or _GIVEN.search(text):
+        return ExitCode.BAD_REQUEST
+    return ExitCode.BUG

@@ -1,0 +1,253 @@
+"""What happened on the machines: ansible-runner's events folded into a report.
+
+Pure: no files, no clock (times come with the events), no Ansible. Feed a ``RunReport`` each event as it comes and
+ask it anything at any time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from provision.checks import Check, Level, Verdict, check_from
+from provision.events.diff import Diff, diffs_of
+from provision.events.model import Failure, HostCounts, Stage, Task, moment, reason, told
+
+__all__ = ["ACCESS", "Failure", "HostCounts", "RunReport", "Stage", "Task"]
+
+#: Checks of the access probe that mean "this machine was not reached"; the others mean "reached, but refused".
+_NOT_REACHED = ("name", "route", "port", "host_key", "login")
+
+#: The stage under which the probe's findings are counted; no playbook has this name.
+ACCESS = "access"
+
+#: Lines of Ansible's own errors that are kept; each failed task adds some, which are in its result as well.
+MAX_MESSAGES = 50
+
+_RESULTS = {
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+    "runner_on_skipped": "skipped",
+}
+
+
+@dataclass
+class RunReport:
+    """A fold over events.
+
+    ``plays`` is the order of the run as (stage, play name), so that a play's start tells the stage; without it
+    everything is one stage with an empty name. The runner sets ``rc``, and after a stop ``stopped_by`` (the signal's
+    number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
+    """
+
+    plays: Sequence[tuple[str, str]] = ()
+    hosts: dict[str, HostCounts] = field(default_factory=lambda: defaultdict(HostCounts))
+    failures: dict[Failure, set[str]] = field(default_factory=lambda: defaultdict(set))
+    unreachable: dict[Failure, set[str]] = field(default_factory=lambda: defaultdict(set))
+    changes: dict[Task, set[str]] = field(default_factory=lambda: defaultdict(set))
+    diffs: dict[Diff, set[str]] = field(default_factory=lambda: defaultdict(set))
+    checks: list[Check] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    stage: str = ""
+    task: str = ""
+    rc: int | None = None
+    stopped_by: int | None = None
+    swept: dict[str, int] = field(default_factory=dict)
+    unswept: list[str] = field(default_factory=list)
+    finished: bool = False
+    _at: int = 0
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> int:
+        """Return how many task results changed something, over all machines."""
+        return sum(counts.changed for counts in self.hosts.values())
+
+    @property
+    def changed_machines(self) -> int:
+        """Return changed results outside the stage that only writes down what it found (discover)."""
+        return sum(len(hosts) for task, hosts in self.changes.items() if task.stage != "discover")
+
+    @property
+    def started(self) -> bool:
+        """True as soon as one machine has ended a task, well or badly; what the probe found does not count."""
+        return any(counts.tasks for counts in self.hosts.values())
+
+    @property
+    def ok(self) -> bool:
+        """True when the run reached its end and no machine failed or was unreachable."""
+        return self.rc == 0 and not self.failures and not self.unreachable
+
+    @property
+    def failed_hosts(self) -> set[str]:
+        """Return the machines on which something failed."""
+        return set().union(*self.failures.values()) if self.failures else set()
+
+    @property
+    def unreachable_hosts(self) -> set[str]:
+        """Return the machines that could not be reached."""
+        return set().union(*self.unreachable.values()) if self.unreachable else set()
+
+    def bad_checks(self) -> list[Check]:
+        """Return the checks that stop a verdict of pass."""
+        return [check for check in self.checks if not check.ok]
+
+    def checks_with_failures(self) -> list[Check]:
+        """Return the checks, and for each machine that stopped for another reason an unknown one that says why."""
+        known = {(check.host, check.id) for check in self.checks}
+        extra = []
+        for verdict, group in (("failed", self.failures), ("unreachable", self.unreachable)):
+            for failure, hosts in group.items():
+                if failure.checked:
+                    continue
+                subject = f"{failure.task.role or failure.task.stage or 'run'}.{verdict}"
+                extra += [
+                    Check(
+                        id=subject,
+                        host=host,
+                        verdict=Verdict.UNKNOWN,
+                        observed=f"{failure.task}: {failure.reason}",
+                    )
+                    for host in sorted(hosts)
+                    if (host, subject) not in known
+                ]
+        return [*self.checks, *extra]
+
+    # -- folding ---------------------------------------------------------------------------------------------------
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Fold one event in."""
+        kind = str(event.get("event", ""))
+        data = event.get("event_data") or {}
+        if kind in _RESULTS:
+            self._result(_RESULTS[kind], data, moment(event))
+        elif kind == "playbook_on_task_start":
+            self.task = str(data.get("task") or data.get("name") or "")
+            self._current().ended = moment(event) or self._current().ended
+        elif kind == "playbook_on_play_start":
+            self._play(str(data.get("name", "")), moment(event))
+        elif kind == "playbook_on_stats":
+            self._stats(data)
+        elif kind in ("warning", "system_warning", "deprecated"):
+            self._warn(str(event.get("stdout", "")))
+        elif kind == "error" or (kind == "verbose" and not self.started):
+            self._say(str(event.get("stdout", "")).strip())
+
+    def add_access(self, checks: Iterable[Check]) -> None:
+        """Fold in the probe's checks: a machine that it could not enter is left out of the run, and counted here."""
+        for check in checks:
+            self.checks.append(check)
+            if check.ok:
+                continue
+            step = check.id.rpartition(".")[2]
+            not_reached = step in _NOT_REACHED
+            failure = Failure(Task(ACCESS, "", check.id), told(check), checked=True)
+            (self.unreachable if not_reached else self.failures)[failure].add(check.host)
+            if not_reached:
+                self.hosts[check.host].unreachable += 1
+            else:
+                self.hosts[check.host].failed += 1
+
+    def _current(self) -> Stage:
+        return self.stages.setdefault(self.stage, Stage(self.stage))
+
+    def _play(self, name: str, when: datetime | None) -> None:
+        for index in range(self._at, len(self.plays)):
+            if self.plays[index][1] == name:
+                self._at = index
+                self.stage = self.plays[index][0]
+                break
+        self.task = ""
+        stage = self._current()
+        stage.started = stage.started or when
+        stage.ended = when or stage.ended
+
+    def _result(self, outcome: str, data: Mapping[str, Any], when: datetime | None) -> None:
+        host = str(data.get("host", ""))
+        result = data.get("res")
+        result = result if isinstance(result, Mapping) else {}
+        task = Task(self.stage, str(data.get("role") or ""), str(data.get("task") or ""))
+        counts, stage = self.hosts[host], self._current()
+        counts.tasks += 1
+        stage.hosts.add(host)
+        stage.started = stage.started or when
+        stage.ended = when or stage.ended
+        parts = [result, *(part for part in result.get("results") or () if isinstance(part, Mapping))]
+        checked = self._record_checks(parts, host)
+        for part in parts:
+            for name in ("cluster_status", "cluster_data"):
+                if name in part:
+                    self.data[name] = part[name]
+            for text in part.get("warnings") or ():
+                self._warn(str(text))
+        if outcome == "failed" and data.get("ignore_errors"):
+            outcome = "ok"
+        setattr(counts, outcome, getattr(counts, outcome) + 1)
+        if outcome == "ok" and result.get("changed"):
+            counts.changed += 1
+            stage.changed.add(host)
+            self.changes[task].add(host)
+        if outcome in ("ok", "failed"):
+            for diff in diffs_of(str(task), parts):
+                self.diffs[diff].add(host)
+        if outcome == "failed":
+            self.failures[Failure(task, reason(result), checked or self._repeats(data))].add(host)
+            stage.failed.add(host)
+        elif outcome == "unreachable":
+            self.unreachable[Failure(task, reason(result, "unreachable"))].add(host)
+            stage.unreachable.add(host)
+
+    def _repeats(self, data: Mapping[str, Any]) -> bool:
+        """Tell whether this failure only sums up checks that are recorded already.
+
+        Playbooks that collect checks end with ``cluster_check: conclude``, to end badly under ansible-playbook too.
+        """
+        action = str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
+        return action in ("cluster_check", "fail", "assert") and bool(self.bad_checks())
+
+    def _record_checks(self, parts: Sequence[Mapping[str, Any]], host: str) -> bool:
+        found = False
+        for part in parts:
+            for item in part.get("cluster_checks") or ():
+                found = True
+                try:
+                    self.checks.append(check_from(item, host=host))
+                except (KeyError, ValueError, TypeError) as error:
+                    self.checks.append(
+                        Check(
+                            id="clusterctl.unreadable_check",
+                            host=host,
+                            verdict=Verdict.UNKNOWN,
+                            level=Level.HOST,
+                            observed=f"a check's result could not be read: {error!r}",
+                        )
+                    )
+        return found
+
+    def _stats(self, data: Mapping[str, Any]) -> None:
+        """Take back failures that a ``rescue`` has mended: Ansible's own counts know."""
+        self.finished = True
+        failed = data.get("failures") or {}
+        for failure in [failure for failure in self.failures if failure.task.stage != ACCESS]:
+            self.failures[failure] = {host for host in self.failures[failure] if failed.get(host, 0)}
+            if not self.failures[failure]:
+                del self.failures[failure]
+
+    def _say(self, text: str) -> None:
+        """Keep what Ansible says of itself: where no machine has failed, it is why the run did not go on."""
+        if text and len(self.messages) < MAX_MESSAGES:
+            self.messages.append(text)
+
+    def _warn(self, text: str) -> None:
+        text = " ".join(text.split()).removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")
+        # Ansible makes its directory on a machine that it enters for the first time, with the right mode, and says so.
+        if text and not text.startswith("Module remote_tmp "):
+            self.warnings[text] = None

@@ -1,0 +1,1 @@
+"""The inventory: read by Ansible's own loader, checked, and turned into the declared cluster."""

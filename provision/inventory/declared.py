@@ -1,0 +1,244 @@
+"""From groups and variables, as Ansible holds them, to the declared cluster; and from errors to sentences."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from provision import hostlist
+from provision.cluster import Cluster, Hardware, Node, version_from
+from provision.errors import ClusterctlError
+from provision.inventory.declared_gres import detection_from, require_devices
+from provision.inventory.declared_slurm import parameters_from, partitions_from
+
+Hosts = Mapping[str, Sequence[str]]
+Variables = Mapping[str, Mapping[str, Any]]
+
+#: The groups that mean something here. A site may have others.
+GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", "nfs_server", "monitoring")
+
+_HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
+#: One value for the whole cluster, whichever host it is read from.
+_SITE = (
+    *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
+    *("slurm_conf_parameters", "slurm_conf_gpu_detection"),
+)
+#: Every variable that the model reads.
+READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"})
+
+# A label of a host name, as a machine's own name can be; a letter in it, so that it is never taken for an address.
+_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_RESERVED = frozenset({"all", "any", "default", "localhost", "none", "ungrouped"})
+_AGAIN = "correct the inventory, then run 'clusterctl check' again"
+
+
+def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
+    """Return the cluster that an inventory declares.
+
+    ``groups`` maps each group to its hosts, child groups included; ``hostvars`` maps each host to its variables.
+
+    Raises:
+        ClusterctlError: what is declared contradicts itself, or cannot stand in Slurm's files.
+    """
+    controller = _controller(groups)
+    compute = tuple(dict.fromkeys(groups.get("slurm_compute", ())))
+    if not compute:
+        raise ClusterctlError(
+            "the inventory has no compute node: group slurm_compute is empty",
+            fix="write the names of the compute nodes under [slurm_compute]",
+        )
+    ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
+    require_names(ours)
+    addresses = _addresses(ours, hostvars)
+    hardware = _hardware(compute, hostvars)
+    site = _site(controller, ours, hostvars)
+    if site["cluster_name"] is None:
+        raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
+    try:
+        return Cluster(
+            name=site["cluster_name"],
+            controller=controller,
+            nodes=tuple(Node(name=name, address=addresses[name], hardware=hardware[name]) for name in compute),
+            partitions=partitions_from(site["slurm_partitions"], compute),
+            slurm_version=_version(site["slurm_version"]),
+            slurm_parameters=parameters_from(site["slurm_conf_parameters"]),
+            gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
+            simulated=_simulated(site["cluster_simulated"]),
+        )
+    except ValidationError as error:
+        raise ClusterctlError(
+            f"cluster_name is '{site['cluster_name']}': it must be lower-case letters, digits, '-' and '_', "
+            "beginning with a letter or digit, 40 at most",
+            fix=_AGAIN,
+        ) from error
+
+
+def require_names(hosts: Iterable[str]) -> None:
+    """Refuse host names that could not be a machine's own, or would mean something else in Slurm's files.
+
+    Raises:
+        ClusterctlError: a name is malformed, reserved, or differs from another in upper and lower case only.
+    """
+    seen: dict[str, str] = {}
+    for host in hosts:
+        shown = host if len(host) <= 70 else host[:67] + "..."
+        if not _NAME.fullmatch(host):
+            raise ClusterctlError(
+                f"{shown!r} cannot be a host's name: 63 letters, digits, '-' and '_' at most, a letter among them, "
+                "beginning with a letter or digit",
+                fix="give the machine's short name (hostname -s), and its address as ansible_host=...",
+            )
+        if host.lower() in _RESERVED:
+            raise ClusterctlError(
+                f"'{host}' cannot be a host's name: the word has a meaning of its own in Ansible or Slurm",
+                fix="give the machine's own short name (hostname -s); ansible_connection=local is fine with any name",
+            )
+        if (other := seen.setdefault(host.lower(), host)) != host:
+            raise ClusterctlError(
+                f"'{other}' and '{host}' are the same name to a name server", fix="rename one of the two machines"
+            )
+
+
+def _controller(groups: Hosts) -> str:
+    controllers = tuple(dict.fromkeys(groups.get("slurm_controller", ())))
+    if len(controllers) == 1:
+        return controllers[0]
+    if not controllers:
+        raise ClusterctlError(
+            "the inventory has no controller: group slurm_controller is empty",
+            fix="write the controller's name under [slurm_controller]",
+        )
+    raise ClusterctlError(
+        f"the inventory has {len(controllers)} controllers, {hostlist.fold(controllers)}; exactly one is supported",
+        fix="leave one of them under [slurm_controller]",
+    )
+
+
+def _refuse_templates(host: str, variable: str, value: Any) -> None:
+    """Refuse what only Ansible could compute: a configuration made from it would differ between the two doors."""
+    if isinstance(value, str):
+        if "{{" in value or "{%" in value or "{#" in value:
+            raise ClusterctlError(
+                f"{host}: {variable} holds a template ({value[:60]!r}), and must be a plain value",
+                fix="write the value itself; where it differs between nodes, use group_vars/ or host_vars/",
+            )
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            _refuse_templates(host, variable, key)
+            _refuse_templates(host, variable, item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_templates(host, variable, item)
+
+
+def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
+    addresses: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for host in hosts:
+        address = str(hostvars.get(host, {}).get("ansible_host") or host)
+        _refuse_templates(host, "ansible_host", address)
+        _require_address(host, address)
+        if (other := owners.setdefault(address.lower(), host)) != host:
+            raise ClusterctlError(
+                f"{other} and {host} have the same address, {address}",
+                fix="give each machine its own ansible_host, or remove the one that is written twice",
+            )
+        addresses[host] = address
+    return addresses
+
+
+def _require_address(host: str, address: str) -> None:
+    problem = ""
+    if re.fullmatch(r"[0-9.]+|.*:.*", address):
+        try:
+            parsed = ipaddress.ip_address(address.strip("[]"))
+            if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255":
+                problem = "is no machine's address"
+        except ValueError:
+            problem = "is neither an address nor a name"
+    elif not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", address):
+        problem = "is neither an address nor a name"
+    if problem:
+        raise ClusterctlError(f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=_AGAIN)
+
+
+def _hardware(compute: Sequence[str], hostvars: Variables) -> dict[str, Hardware]:
+    """Return each node's hardware; nodes that declare the same share one object, validated once."""
+    kinds: dict[str, list[str]] = {}
+    for node in compute:
+        variables = hostvars.get(node, {})
+        # repr, because 1, "1", 1.0 and true are the same to a dictionary and must not be here.
+        kinds.setdefault(repr([variables.get(name) for name in _HARDWARE]), []).append(node)
+    result: dict[str, Hardware] = {}
+    for nodes in kinds.values():
+        variables = hostvars.get(nodes[0], {})
+        declared = {name: variables[name] for name in _HARDWARE if variables.get(name) is not None}
+        for name, value in declared.items():
+            _refuse_templates(nodes[0], name, value)
+        try:
+            hardware = Hardware(**{_HARDWARE[name]: _plain(value) for name, value in declared.items()})
+        except ValidationError as error:
+            raise _sentence(error, hostlist.fold(nodes), declared) from None
+        require_devices(hostlist.fold(nodes), hardware)
+        result.update(dict.fromkeys(nodes, hardware))
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Return the value without Ansible's tags, which are subclasses that a strict comparison of types refuses."""
+    if isinstance(value, str):
+        return str(value)
+    return value
+
+
+def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -> ClusterctlError:
+    """Turn pydantic's first complaint into one in the operator's words."""
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    phrases = {
+        "greater_than_equal": f"it must be {context.get('ge')} or more",
+        "less_than_equal": f"it must be {context.get('le')} or less",
+        "string_pattern_mismatch": "it has characters or a form that Slurm would not read",
+    }
+    reason = phrases.get(first["type"], str(context.get("error", first["msg"])))
+    if not first["loc"]:
+        return ClusterctlError(f"{where}: {reason}", fix=_AGAIN)
+    variable = f"node_{first['loc'][0]}"
+    return ClusterctlError(f"{where}: {variable} is {declared[variable]!r}: {reason}", fix=_AGAIN)
+
+
+def _site(controller: str, hosts: Sequence[str], hostvars: Variables) -> dict[str, Any]:
+    site = {name: hostvars.get(controller, {}).get(name) for name in _SITE}
+    for name, value in site.items():
+        _refuse_templates(controller, name, value)
+        others = [host for host in hosts if hostvars.get(host, {}).get(name) != value]
+        if others:
+            found = hostvars.get(others[0], {}).get(name)
+            raise ClusterctlError(
+                f"{name} is {value!r} for {controller} and {found!r} for {hostlist.fold(others)}, "
+                "but is one value for the whole cluster",
+                fix=f"set {name} once, under [all:vars] or in group_vars/all.yml",
+            )
+    return site
+
+
+def _version(value: Any) -> str:
+    try:
+        return version_from("24.11" if value is None else value)
+    except ValueError as error:
+        raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
+
+
+def _simulated(value: Any) -> tuple[str, ...]:
+    words = value.split(",") if isinstance(value, str) else value or ()
+    if not isinstance(words, list | tuple) or not all(
+        isinstance(word, str) and re.fullmatch(r"[a-z_]*", word.strip()) for word in words
+    ):
+        raise ClusterctlError(
+            f"cluster_simulated is {value!r}: it must be a list of words", fix="set it as cluster_simulated=gpu"
+        )
+    return tuple(word.strip() for word in words if word.strip())

@@ -1,0 +1,139 @@
+"""What the inventory says in Slurm's own words, checked before it may stand in Slurm's files."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.cluster import Partition
+from provision.errors import ClusterctlError
+from provision.slurm.names import CONF_PARAMETERS, OWNED_PARAMETERS, PARTITION_PARAMETERS
+
+_PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
+# No blank, quote, "#", backslash or line break: the value could end early or begin another parameter.
+_VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
+
+
+def slurm_value(where: str, value: Any) -> str:
+    """Return a parameter's value as it stands in Slurm's files. A list is joined with commas, true is YES.
+
+    Raises:
+        ClusterctlError: it could not stand there: it has blanks, quotes, "#" or control characters.
+    """
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, list | tuple) and value:
+        return ",".join(slurm_value(where, item) for item in value)
+    text = str(value).strip() if isinstance(value, str | int | float) else ""
+    if not _VALUE.fullmatch(text):
+        raise ClusterctlError(
+            f"{where} is {value!r}: Slurm's files cannot hold that as a value",
+            fix="use letters, digits and . , : ; = + * / % @ ( ) [ ] | & ! ~ ^ - _; no blanks, quotes or '#'",
+        )
+    return text
+
+
+def parameters_from(value: Any) -> dict[str, str | None]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ClusterctlError(
+            f"slurm_conf_parameters is {value!r}: it must map slurm.conf's parameters to values",
+            fix="write it in group_vars/all.yml as slurm_conf_parameters: {MessageTimeout: 60}",
+        )
+    owned = {name.lower(): name for name in OWNED_PARAMETERS}
+    result: dict[str, str | None] = {}
+    for key, item in value.items():
+        name = str(key)
+        if not _KEY.fullmatch(name):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name[:70]!r} is no parameter of slurm.conf",
+                fix="use the names of slurm.conf(5), as MessageTimeout",
+            )
+        if ours := owned.get(name.lower()):
+            raise ClusterctlError(
+                f"slurm_conf_parameters cannot set {name}: {OWNED_PARAMETERS[ours]}", fix=f"remove {name} from there"
+            )
+        if meant := _meant(name):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name!r} is no parameter of slurm.conf", fix=f"did you mean {meant}?"
+            )
+        if name.lower() in (known.lower() for known in result):
+            raise ClusterctlError(
+                f"slurm_conf_parameters sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
+            )
+        result[name] = None if item is None else slurm_value(f"slurm_conf_parameters: {name}", item)
+    return result
+
+
+def _meant(name: str) -> str:
+    """Return the parameter of slurm.conf that a misspelt name is very much like; nothing for one that is right."""
+    known = {parameter.lower(): parameter for parameter in CONF_PARAMETERS}
+    if name.lower() in known:
+        return ""
+    (near,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.88) or ("",)
+    return known.get(near, "")
+
+
+def partitions_from(value: Any, compute: Sequence[str]) -> tuple[Partition, ...]:
+    if value is None:
+        return (Partition(name="batch", parameters=(("Default", "YES"),)),)
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(item, Mapping) for item in value):
+        raise ClusterctlError(
+            f"slurm_partitions is {value!r}: it must be a list of mappings, one for each partition",
+            fix="write it in group_vars/all.yml, as '- {PartitionName: gpu, Nodes: ALL, Default: \"YES\"}'",
+        )
+    partitions = tuple(_partition(item, compute) for item in value)
+    names = [partition.name.lower() for partition in partitions]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ClusterctlError(f"slurm_partitions names {', '.join(twice)} twice", fix="merge the two, or rename one")
+    defaults = [partition.name for partition in partitions if ("Default", "YES") in partition.parameters]
+    if len(defaults) > 1:
+        raise ClusterctlError(
+            f"partitions {' and '.join(defaults)} are both Default=YES", fix="leave Default: YES at one of them"
+        )
+    return partitions
+
+
+def _partition(declared: Mapping[str, Any], compute: Sequence[str]) -> Partition:
+    canonical = {name.lower(): name for name in PARTITION_PARAMETERS}
+    given: dict[str, Any] = {}
+    for key, item in declared.items():
+        name = canonical.get(str(key).lower())
+        if name is None:
+            near = difflib.get_close_matches(str(key), PARTITION_PARAMETERS, n=1)
+            raise ClusterctlError(
+                f"slurm_partitions: a partition has no parameter {str(key)[:70]!r}",
+                fix=f"did you mean {near[0]}?" if near else "use the names of slurm.conf(5), PARTITION CONFIGURATION",
+            )
+        given[name] = item
+    name = given.pop("PartitionName", None)
+    if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() in ("DEFAULT", "ALL"):
+        raise ClusterctlError(
+            f"slurm_partitions: PartitionName is {name!r}: it must be a name of letters, digits, '-', '_' and '.'",
+            fix="name each partition, as PartitionName: gpu",
+        )
+    nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
+    texts = {key: slurm_value(f"partition {name}: {key}", item) for key, item in given.items() if item is not None}
+    if texts.get("Default", "").upper() == "YES":
+        texts["Default"] = "YES"
+    return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))
+
+
+def _nodes(partition: str, value: Any, compute: Sequence[str]) -> tuple[str, ...] | None:
+    text = ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+    if text.strip().upper() == "ALL":
+        return None
+    wanted = set(hostlist.expand(text.strip()))
+    if unknown := wanted - set(compute):
+        near = difflib.get_close_matches(sorted(unknown)[0], compute, n=1)
+        raise ClusterctlError(
+            f"partition {partition} names {hostlist.fold(unknown)}, which the inventory's compute nodes "
+            f"({hostlist.fold(compute)}) do not include",
+            fix=f"did you mean {near[0]}?" if near else "add it under [slurm_compute], or take it out of the partition",
+        )
+    return tuple(node for node in compute if node in wanted)

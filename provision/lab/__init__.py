@@ -1,0 +1,1 @@
+"""Labs: clusters of simulated machines, containers or virtual, on this computer."""

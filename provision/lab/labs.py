@@ -1,0 +1,157 @@
+"""Labs: clusters of simulated machines on this computer. Every step is a playbook's; this chooses and starts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provision import content
+from provision.errors import ClusterctlError, ExitCode
+from provision.events.exit import exit_code
+from provision.events.fold import RunReport
+from provision.lab import computer
+from provision.report.progress import Progress
+from provision.runner import journal, playbooks
+
+#: What a machine can be.
+KINDS = ("container", "vm")
+
+#: What Docker and Slurm both take as a name, short enough for a host's.
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
+
+
+def directory(name: str) -> Path:
+    """Return where a lab keeps its inventory, keys and description; it need not exist.
+
+    Raises:
+        ClusterctlError: the name is none that Docker and Slurm would take.
+    """
+    if not _NAME.fullmatch(name):
+        raise ClusterctlError(
+            f"'{name}' cannot be a lab's name",
+            fix="use 1 to 20 lower-case letters, digits and dashes, starting with a letter",
+        )
+    return _state() / "labs" / name
+
+
+def up(name: str, *, nodes: int = 2, gpus: int = 2, kind: str = "") -> Path:
+    """Make a lab of one controller and ``nodes`` compute machines with ``gpus`` simulated GPUs each.
+
+    A lab that is there is completed or changed, not made anew, and without a ``kind`` keeps its own. Returns the
+    inventory that describes it.
+
+    Raises:
+        ClusterctlError: this computer cannot run a lab (exit code 2), or making it failed (4).
+    """
+    home = directory(name)
+    kind = kind or recorded_kind(name)
+    _refuse_unfit()
+    if kind == "vm":
+        defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
+        wrong = computer.unfit(name, home, nodes + 1, int(defaults["lab_machines_vm_memory"]))
+        if wrong:
+            raise ClusterctlError(wrong[0], fix=wrong[1])
+    _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus, "lab_machines_kind": kind})
+    return home / "inventory.ini"
+
+
+def recorded_kind(name: str) -> str:
+    """Return what the machines of the lab are, as ``lab up`` wrote it down; containers where it is not there."""
+    try:
+        described = yaml.safe_load((directory(name) / "lab.yml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        described = None
+    kind = described.get("kind") if isinstance(described, dict) else None
+    return kind if kind in KINDS else KINDS[0]
+
+
+def down(name: str) -> None:
+    """Remove everything that carries the lab's name; a lab that is not there is no error.
+
+    Raises:
+        ClusterctlError: this computer cannot run a lab (exit code 2), or something could not be removed (4).
+    """
+    directory(name)
+    _refuse_unfit()
+    _play("lab down", name, {})
+    shutil.rmtree(_records(name), ignore_errors=True)
+
+
+def status(name: str) -> dict[str, Any]:
+    """Return the lab's ``name``, its ``inventory`` (empty when there is no such lab) and its ``machines``.
+
+    A machine has ``name``, ``address``, ``state`` (Docker's word: running, exited, ...), ``kind`` and ``container``.
+
+    Raises:
+        ClusterctlError: this computer cannot run a lab (exit code 2), or Docker could not tell (4).
+    """
+    inventory = directory(name) / "inventory.ini"
+    _refuse_unfit()
+    report = _play("lab status", name, {})
+    machines = report.data.get("cluster_data", {}).get("machines", [])
+    return {"name": name, "inventory": str(inventory) if inventory.is_file() else "", "machines": machines}
+
+
+def _state() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "clusterctl"
+
+
+def _records(name: str) -> Path:
+    """Return where runs on the lab are recorded: not in its own directory, which goes with it while a run goes on."""
+    return _state() / "lab-runs" / name
+
+
+def _refuse_unfit() -> None:
+    """Say at once what the playbooks would say late: who is not root or has no engine can make no machine."""
+    if os.geteuid() != 0:
+        raise ClusterctlError("making machines takes root", fix=f"sudo {shlex.join(sys.argv)}")
+    if shutil.which("docker") is None:
+        raise ClusterctlError("there is no docker command here", fix="apt-get install docker.io, or 'make engine'")
+    asked = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        why = (asked.stderr.strip() or "no reason given").splitlines()[-1]
+        raise ClusterctlError(
+            f"Docker's engine does not answer: {why}",
+            fix="systemctl start docker; where there is no systemd: 'make engine' in a checkout",
+        )
+
+
+def _play(command: str, name: str, variables: Mapping[str, Any]) -> RunReport:
+    records = _records(name)
+    records.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal.prepare(records)
+    record = journal.begin(records, command)
+    with journal.lock(records, record), Progress(sys.stderr, machines=1) as progress:
+        for told in playbooks.recover(records, []):
+            progress.say(f"Note: {told}")
+        try:
+            report = playbooks.run(
+                [command.replace(" ", "_")],
+                inventory="localhost,",
+                record=record,
+                options=playbooks.Options(extra_vars={"lab_machines_name": name, **variables}),
+                on_event=progress,
+            )
+        except BaseException:
+            record.finish("crashed")
+            raise
+        code = exit_code(command, report, root=str(content.ROOT))
+        record.finish("done" if code is ExitCode.DONE else "failed", exit_code=int(code))
+    if code is not ExitCode.DONE:
+        reasons = [failure.reason for failure in report.failures] or report.messages[-1:]
+        raise ClusterctlError(
+            f"{command} {name}: {'; '.join(reasons) or 'stopped'}",
+            fix=f"see {record.directory / 'ansible.log'}, then try again; 'clusterctl lab down {name}' starts over",
+            exit_code=code,
+        )
+    return report

@@ -1,0 +1,146 @@
+"""How a machine's driver differs from its plan, and what it takes to put the one on disk into the kernel. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from provision.nvidia.driver import Plan
+
+#: Packages whose version is the driver's. Others (persistenced in Debian, settings) have versions of their own.
+_CORE = re.compile(
+    r"(nvidia-driver(-\d+)?(-server)?(-open)?|nvidia-driver-(bin|cuda|libs|cuda-libs)|nvidia-(open-)?kernel-(open-)?dkms"
+    r"|nvidia-dkms(-.*)?|nvidia-kernel-source-.*|libnvidia-compute(-.*)?|libcuda1|libnvidia-ml1|nvidia-utils-.*|nvidia-smi"
+    r"|kmod-nvidia.*|linux-modules-nvidia-.*|nvidia-headless-.*|nvidia-open(-\d+)?|cuda-drivers(-\d+)?)"
+)
+
+#: What the facts would list if it were installed; dkms and headers are looked for by what they do.
+_NAMED = re.compile(r"(lib)?nvidia|linux-modules-nvidia|kmod-nvidia|cuda-drivers|libcuda1")
+
+
+@dataclass(frozen=True)
+class Activation:
+    """What it takes for the kernel to run the driver on disk: nothing, a reload, a reboot; or why it is impossible."""
+
+    action: str
+    reason: str
+
+
+def versions(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare by."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def release_of(name: str, info: Mapping[str, Any]) -> int:
+    """Return the branch that a package belongs to; 0 for a package whose version is not the driver's.
+
+    The version comes first: a transitional package is named after the branch that it leaves. Modules for a kernel have
+    the kernel's version, and the branch in their name.
+    """
+    if not _CORE.fullmatch(name):
+        return 0
+    match = re.match(r"(\d{3})\.", str(info["version"])) or re.search(r"-(\d{3})(-|$)", name)
+    return int(match[1]) if match else 0
+
+
+def branches_of(installed: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    """Return the branches of the packages that are installed, oldest first."""
+    return sorted({release_of(name, info) for name, info in installed.items()} - {0})
+
+
+def installed_version(installed: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the version of the driver by its packages, without the packager's suffix; empty for none."""
+    found = [str(info["version"]).rsplit("-", 1)[0] for name, info in installed.items() if release_of(name, info)]
+    return max((version for version in found if re.match(r"\d{3}\.", version)), key=versions, default="")
+
+
+def unheld(gpu: Mapping[str, Any], *, kernels: bool) -> list[str]:
+    """Return the installed packages that could still move: the driver's whole set, and what brings new kernels."""
+    held = {name: bool(info["held"]) for name, info in gpu["packages"].items()}
+    if kernels and held:
+        held |= gpu["kernel_packages"]
+    return sorted(name for name, is_held in held.items() if not is_held)
+
+
+def unbuilt(gpu: Mapping[str, Any], kernels: Iterable[str]) -> list[str]:
+    """Return the kernels whose module is missing, or is of another version than the packages are."""
+    found = installed_version(gpu["packages"])
+    on_disk = {kernel: gpu["module"]["on_disk"].get(kernel, {}) for kernel in kernels}
+    return [kernel for kernel, module in on_disk.items() if module is not None and module.get("version") != found]
+
+
+def is_open(module: Mapping[str, Any]) -> bool:
+    """Tell whether a module on disk is the open one, by its licence."""
+    return "GPL" in str(module.get("license"))
+
+
+def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+    """Yield in words what a run would change on disk and in the kernel."""
+    installed = gpu["packages"]
+    for step in plan.install:
+        missing = [name for name in step if _NAMED.match(name) and name not in installed]
+        if missing:
+            yield f"install {', '.join(missing)}"
+    lacking = [kernel for kernel in plan.kernels if gpu["kernel"]["headers"].get(kernel) is not True]
+    if lacking and any("dkms" in step for step in plan.install):
+        yield f"install kernel headers for {', '.join(lacking)}"
+    found = installed_version(installed)
+    wanted = plan.version or str(plan.branch)
+    if found and not f"{found}.".startswith(f"{wanted}."):
+        yield f"replace driver {found} by {wanted}"
+    if plan.fabric_manager and found and gpu["fabric_manager"]["version"] != found:
+        yield f"install {plan.fabric_manager} {found}"
+    if plan.needless:
+        yield f"remove {', '.join(plan.needless)}: there is no NVSwitch"
+    for path, text in plan.files.items():
+        if gpu["files"].get(path) != text:
+            yield f"write {path}"
+    yield from (f"remove {path}" for path in plan.obsolete)
+    if moving := unheld(gpu, kernels=plan.hold_kernels):
+        yield f"hold {', '.join(moving)}"
+    missing = unbuilt(gpu, plan.kernels) if found else []
+    for kernel in plan.kernels:
+        module = gpu["module"]["on_disk"].get(kernel)
+        if kernel in missing:
+            yield f"build the module for {kernel}"
+        elif module and is_open(module) != (plan.flavour == "open"):
+            yield f"replace the module for {kernel} by the {plan.flavour} one"
+    state = activation(gpu, plan.flavour)
+    if found and state.action in ("reload", "reboot"):
+        yield f"{state.action}: {state.reason}"
+    if found and gpu["gpus"] and state.action == "none":
+        wanted_services = ["nvidia-persistenced", *(["nvidia-fabricmanager"] if plan.fabric_manager else [])]
+        stopped = [name for name in wanted_services if name in gpu["services"] and not gpu["services"][name]["active"]]
+        if stopped:
+            yield f"start {', '.join(stopped)}"
+
+
+def activation(gpu: Mapping[str, Any], flavour: str) -> Activation:
+    """Return what it takes for the running kernel to run the driver that is on disk for it."""
+    if not gpu["gpus"]:
+        return Activation("impossible", "there is no GPU, so that no module can be loaded")
+    kernel, newest = str(gpu["kernel"]["running"]), str(gpu["kernel"]["newest"])
+    on_disk = gpu["module"]["on_disk"].get(kernel)
+    if on_disk is None:
+        return Activation("unknown", f"modinfo cannot describe the module for {kernel}")
+    if not on_disk:
+        there = gpu["module"]["on_disk"].get(newest)
+        if newest and newest != kernel and there:
+            return Activation("reboot", f"the module is there for {newest}, and {kernel} is running")
+        return Activation("impossible", f"there is no module for the running kernel {kernel}")
+    loaded = str(gpu["module"]["loaded"])
+    if gpu["nouveau"]["bound"]:
+        return Activation("reboot", f"nouveau holds {len(gpu['nouveau']['bound'])} GPUs")
+    if not loaded:
+        return Activation("reload", "no module is loaded")
+    if loaded == on_disk["version"] and gpu["module"]["open"] in (None, is_open(on_disk)):
+        return Activation("none", f"driver {loaded} is loaded")
+    what = f"module {loaded} is loaded and {on_disk['version']} is on disk"
+    if loaded == on_disk["version"]:
+        what = f"the {'open' if gpu['module']['open'] else 'proprietary'} module is loaded, the {flavour} one on disk"
+    if gpu["users"]:
+        return Activation("reboot", f"{what}; in use by {', '.join(gpu['users'][:3])}")
+    return Activation("reload", what)

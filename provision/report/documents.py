@@ -1,0 +1,152 @@
+"""What a command reports, as a JSON document and as JUnit XML. Pure."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.checks import Check, Verdict, overall
+from provision.errors import ClusterctlError
+from provision.events.fold import Failure, RunReport
+from provision.report.text import clean
+
+#: Commands whose checks are a verdict on the cluster.
+JUDGING = ("preflight", "verify")
+
+
+def schema(command: str) -> str:
+    """Return the name and version of a command's document."""
+    return f"clusterctl/{command.replace(' ', '-')}/1"
+
+
+def run_document(
+    command: str, exit_code: int, report: RunReport, *, simulated: Sequence[str] = (), run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the document of a command that ran playbooks; the first keys are the same for all of them."""
+    checks = report.checks_with_failures() if command in JUDGING else report.checks
+    document: dict[str, Any] = {
+        "schema": schema(command),
+        "command": command,
+        "exit_code": int(exit_code),
+    }
+    if command in JUDGING:
+        document["verdict"] = str(overall(checks))
+    document |= {
+        "simulated": list(simulated),
+        "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
+        "changed": report.changed,
+        "checks": [check.as_dict() for check in checks],
+        "failures": _failures(report.failures),
+        "unreachable": _failures(report.unreachable),
+        "changes": [
+            {"stage": task.stage, "role": task.role, "task": task.name, "hosts": sorted(hosts)}
+            for task, hosts in report.changes.items()
+        ],
+        "stages": [
+            {
+                "name": stage.name,
+                "seconds": round(stage.seconds, 1),
+                "hosts": len(stage.hosts),
+                "changed": sorted(stage.changed),
+                "failed": sorted(stage.failed),
+                "unreachable": sorted(stage.unreachable),
+            }
+            for stage in report.stages.values()
+        ],
+        "warnings": list(report.warnings),
+        "messages": report.messages,
+        "run": dict(run),
+    }
+    if report.stopped_by is not None:
+        document["stopped_by"] = report.stopped_by
+        document["swept"] = report.swept
+        document["unswept"] = report.unswept
+    if command == "plan":
+        document["pending"] = report.changed > 0
+        document["diffs"] = [
+            {"hosts": sorted(hosts), "task": diff.task, "path": diff.path, "diff": diff.text}
+            for diff, hosts in report.diffs.items()
+        ]
+    return document
+
+
+def error_document(command: str, error: ClusterctlError) -> dict[str, Any]:
+    """Return the document of a command that could not begin."""
+    return {
+        "schema": schema(command),
+        "command": command,
+        "exit_code": int(error.exit_code),
+        "error": {"problem": error.problem, "fix": error.fix},
+    }
+
+
+def junit(checks: Iterable[Check], *, seconds: float = 0.0) -> str:
+    """Return the checks as JUnit XML: a suite per level and subject, a case per check and machine.
+
+    A fail is a failure; unknown is an error, because nothing was proven; warn passes and says so in its output.
+    """
+    suites: dict[str, list[Check]] = defaultdict(list)
+    for check in checks:
+        suites[f"{check.level}.{check.id.partition('.')[0]}"].append(check)
+    root = ElementTree.Element("testsuites", name="clusterctl verify", time=f"{seconds:.1f}")
+    for name, members in sorted(suites.items()):
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=name,
+            tests=str(len(members)),
+            failures=str(sum(check.verdict is Verdict.FAIL for check in members)),
+            errors=str(sum(check.verdict is Verdict.UNKNOWN for check in members)),
+            skipped=str(sum(check.verdict is Verdict.SKIP for check in members)),
+        )
+        for check in members:
+            _case(suite, check)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ElementTree.Element, check: Check) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=_xml(check.host or "cluster"), name=_xml(check.id))
+    if check.simulated:
+        properties = ElementTree.SubElement(case, "properties")
+        ElementTree.SubElement(properties, "property", name="simulated", value="true")
+    told = _xml(
+        "\n".join(
+            f"{word}: {text}"
+            for word, text in (
+                ("observed", check.observed),
+                ("expected", check.expected),
+                ("source", check.source),
+                ("cause", check.cause),
+                ("fix", check.fix),
+            )
+            if text
+        )
+    )
+    tag = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}.get(check.verdict)
+    if tag:
+        child = ElementTree.SubElement(case, tag, message=_xml(check.cause or check.observed))
+        child.text = told
+    elif check.verdict is Verdict.WARN:
+        ElementTree.SubElement(case, "system-out").text = told
+
+
+def _xml(text: str) -> str:
+    return clean(text).encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _failures(group: Mapping[Failure, set[str]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "hosts": sorted(hosts),
+            "hostlist": hostlist.fold(hosts),
+            "stage": failure.task.stage,
+            "role": failure.task.role,
+            "task": failure.task.name,
+            "reason": failure.reason,
+        }
+        for failure, hosts in group.items()
+    ]

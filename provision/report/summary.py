@@ -1,0 +1,221 @@
+"""What a command tells a person: the run stage by stage, what went wrong folded by machine, and what to do next."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from provision import hostlist
+from provision.checks import Check, Verdict, overall
+from provision.events.fold import Failure, RunReport
+from provision.report.documents import JUDGING
+from provision.report.text import clean
+
+_COLOURS = {
+    Verdict.PASS: "green",
+    Verdict.WARN: "yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.UNKNOWN: "bold magenta",
+    Verdict.SKIP: "dim",
+}
+
+#: Columns below which a table would be a heap of broken words.
+NARROW = 70
+
+
+class _Console(Console):
+    """A console that goes quiet when nobody reads any more, so that the command still ends with its own exit code."""
+
+    def on_broken_pipe(self) -> None:
+        """Instead of exiting with code 1, as rich does."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Printer:
+    """Plain lines and tables on one stream, as wide as the terminal, and in characters that its encoding has."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stdout
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        # In a pipe there is no width to keep to: a line stays a line, for grep.
+        self.width = shutil.get_terminal_size().columns if stream.isatty() else 10_000
+        self._console = _Console(file=stream, highlight=False, markup=False, emoji=False, width=self.width)
+
+    @property
+    def narrow(self) -> bool:
+        """True where tables are written as lists."""
+        return self.width < NARROW
+
+    def line(self, text: str = "", style: str = "", indent: int = 0) -> None:
+        """Write one paragraph, wrapped at words, further lines set in; what a machine said is cleaned first."""
+        hang = " " * (indent if self.narrow else indent + 2)
+        for part in clean(text).splitlines() or [""]:
+            lines = textwrap.wrap(
+                part, self.width, initial_indent=" " * indent, subsequent_indent=hang, break_on_hyphens=False
+            )
+            for piece in lines or [""]:
+                self._console.print(Text(piece, style=style), soft_wrap=True)
+
+    def table(self, rows: Iterable[Sequence[str]], styles: Sequence[str] = ()) -> None:
+        """Write columns without a frame, or, where it is narrow, one line per row."""
+        rows = [tuple(clean(cell) for cell in row) for row in rows]
+        if self.narrow:
+            for row in rows:
+                self.line(" ".join(cell for cell in row if cell))
+            return
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for cells in zip(*rows, strict=True):
+            table.add_column(overflow="fold", min_width=min(8, max(map(len, cells))))
+        for number, row in enumerate(rows):
+            table.add_row(*(Text(cell) for cell in row), style=styles[number] if styles else "")
+        self._console.print(table)
+
+
+def show_run(
+    printer: Printer,
+    command: str,
+    report: RunReport,
+    *,
+    simulated: Sequence[str] = (),
+    every_check: bool = False,
+    next_command: str = "",
+    log: str = "",
+) -> None:
+    """Write the summary of a command that ran playbooks."""
+    _stages(printer, report)
+    if command == "plan":
+        show_changes(printer, report)
+    judging = command in JUDGING
+    checks = report.checks_with_failures() if judging else report.checks
+    if checks:
+        show_checks(printer, checks, every=every_check, quiet_failures=not judging)
+    shown = {} if judging else report.failures
+    _failures(printer, "failed", shown)
+    _failures(printer, "unreachable", {} if judging else report.unreachable)
+    told = report.failures or report.unreachable or report.stopped_by is not None
+    if not told and (report.rc not in (0, None) or not report.started):
+        for message in report.messages:
+            printer.line(message)
+    for warning in report.warnings:
+        printer.line(f"Warning: {warning}", style="yellow")
+    if simulated:
+        printer.line(f"simulated: {', '.join(simulated)} (simulated hardware is not counted as proven)")
+    if report.stopped_by is not None:
+        ended = f"Stopped. {sum(report.swept.values())} processes on the machines were ended."
+        if report.unswept:
+            ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
+        printer.line(ended, style="bold yellow")
+    if judging and report.hosts:
+        verdict = overall(checks)
+        printer.line(f"verdict: {verdict}", style=_COLOURS[verdict])
+    if report.hosts:
+        printer.line(totals(report))
+    if log:
+        printer.line(f"record: {log}")
+    if next_command:
+        printer.line(f"next: {next_command}")
+
+
+def totals(report: RunReport) -> str:
+    """Return the run in one line."""
+    hosts = len(report.hosts)
+    return (
+        f"{hosts} machine{'s' * (hosts != 1)}: {report.changed} changed, "
+        f"{len(report.failed_hosts)} failed, {len(report.unreachable_hosts)} unreachable"
+    )
+
+
+def show_checks(
+    printer: Printer, checks: Sequence[Check], *, every: bool = False, quiet_failures: bool = False
+) -> None:
+    """Write what did not pass, machines that say the same folded into one, and the count of all."""
+    groups: dict[Check, list[str]] = defaultdict(list)
+    for check in checks:
+        wanted = every or check.verdict not in (Verdict.PASS, Verdict.SKIP)
+        if wanted and not (quiet_failures and not check.ok):
+            alike = Check(**{**{key: getattr(check, key) for key in _FIELDS}, "host": ""})
+            groups[alike].append(check.host)
+    places = {check: fold(hosts) for check, hosts in groups.items()}
+    widths = [min(24, max(map(len, texts), default=0)) for texts in (places.values(), [check.id for check in places])]
+    for check, place in places.items():
+        words = [f"{check.verdict:7}", place.ljust(widths[0]), check.id.ljust(widths[1]), _observation(check)]
+        told = " ".join(word.strip() for word in words) if printer.narrow else "  ".join(words)
+        printer.line(told, style=_COLOURS[check.verdict])
+        for word in ("cause", "fix"):
+            if text := getattr(check, word):
+                printer.line(f"{word}: {text}", indent=2 if printer.narrow else 9)
+    count = Counter(check.verdict for check in checks)
+    told = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
+    printer.line(f"checks: {told}")
+
+
+def show_changes(printer: Printer, report: RunReport) -> None:
+    """Write what a run would change (or has changed): by task, machines folded, differences of files below."""
+    for task, hosts in report.changes.items():
+        printer.line(f"{fold(hosts)}: {task}", style="yellow")
+    for diff, hosts in report.diffs.items():
+        printer.line(f"{fold(hosts)}: {diff.task}: {diff.path}", style="bold")
+        for line in diff.text.splitlines():
+            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+            printer.line(line, style=colour)
+    if not report.changes and report.hosts:
+        printer.line("nothing would change")
+
+
+def show_facts(printer: Printer, facts: Mapping[str, Any]) -> None:
+    """Write names and values, one pair per line."""
+    for name, value in facts.items():
+        printer.line(f"{name}: {value}")
+
+
+def fold(hosts: Iterable[str]) -> str:
+    """Return machines as a hostlist, as an administrator of Slurm writes them."""
+    return hostlist.fold(set(hosts) - {""})
+
+
+_FIELDS = ("id", "verdict", "level", "observed", "expected", "source", "cause", "fix", "simulated")
+
+
+def _observation(check: Check) -> str:
+    told = check.observed
+    if check.verdict is Verdict.SKIP:
+        told = told or check.source or check.cause
+    elif check.expected and check.verdict is not Verdict.PASS:
+        told += f"; expected {check.expected}" + (f" ({check.source})" if check.source else "")
+    return told + (" (simulated)" if check.simulated else "")
+
+
+def _stages(printer: Printer, report: RunReport) -> None:
+    rows = []
+    for stage in report.stages.values():
+        parts = [f"{len(stage.hosts - stage.failed - stage.unreachable)} ok"]
+        parts += [
+            f"{len(hosts)} {word}"
+            for word, hosts in (
+                ("changed", stage.changed),
+                ("failed", stage.failed),
+                ("unreachable", stage.unreachable),
+            )
+            if hosts
+        ]
+        if stage.hosts:
+            rows.append((stage.name, ", ".join(parts), f"{stage.seconds:.1f} s"))
+    if rows:
+        printer.table(rows)
+
+
+def _failures(printer: Printer, word: str, group: Mapping[Failure, set[str]]) -> None:
+    for failure, hosts in group.items():
+        printer.line(f"{fold(hosts)}: {failure.task}: {failure.reason}", style="bold red")

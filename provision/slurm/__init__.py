@@ -1,0 +1,1 @@
+"""Slurm's files from the declared cluster. Pure but for rendering templates."""

@@ -1,0 +1,179 @@
+"""What stands in Slurm's files, as data for templates. Pure: a function of the declared cluster and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from provision import hostlist
+from provision.cluster import Cluster, Hardware, Partition
+from provision.errors import ClusterctlError
+from provision.slurm.gres import gres_values
+
+#: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
+_NODE_KEYS = (
+    ("CPUs", "cpus"),
+    ("CoresPerSocket", "cores_per_socket"),
+    ("ThreadsPerCore", "threads_per_core"),
+    ("RealMemory", "real_memory"),
+    ("MemSpecLimit", "mem_spec_limit"),
+    ("TmpDisk", "tmp_disk"),
+    ("Gres", "gres"),
+    ("Feature", "features"),
+    ("Weight", "weight"),
+)
+#: Where the Slurm image (role slurm_image) keeps our own programs; the daemons run from it.
+_PROGRAMS = "/usr/local/libexec/clusterctl"
+_OF_THE_SITE = "set by slurm_conf_parameters"
+
+
+class Parameter(NamedTuple):
+    """One line ``name=value``, and the reason why it differs from Slurm's default."""
+
+    name: str
+    value: str
+    reason: str
+
+
+def slurm_values(cluster: Cluster) -> dict[str, Any]:
+    """Return what the templates print: plain lists and mappings.
+
+    ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
+    mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
+    with such lines. Nodes with the same hardware share one line.
+
+    Raises:
+        ClusterctlError: a node's hardware is not declared and has not been discovered.
+    """
+    if missing := cluster.undeclared:
+        variables = sorted({name for names in missing.values() for name in names})
+        raise ClusterctlError(
+            f"{hostlist.fold(missing)}: {' and '.join(variables)} not declared",
+            fix="let the machines tell: clusterctl discover; or declare it under [slurm_compute:vars]",
+        )
+    kinds = _kinds(cluster)
+    return {
+        "parameters": [parameter._asdict() for parameter in _merged(cluster, _parameters(cluster))],
+        "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
+        "partitions": [_partition_line(partition) for partition in cluster.partitions],
+        "gres": gres_values(cluster, kinds),
+        "cgroup": [parameter._asdict() for parameter in _cgroup(cluster)],
+    }
+
+
+def _since(cluster: Cluster, release: str) -> bool:
+    """Return whether the cluster's Slurm is this release or a later one (their texts compare like numbers)."""
+    return cluster.slurm_version >= release
+
+
+def _cgroup_v1(cluster: Cluster) -> bool:
+    """Return whether some node has the old control groups: all nodes share one slurm.conf."""
+    return any(node.hardware.cgroup_version == 1 for node in cluster.nodes)
+
+
+def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
+    """Return each kind of hardware with the hostlist of its nodes, in the order of the inventory."""
+    kinds: dict[Hardware, list[str]] = {}
+    seen: dict[int, list[str]] = {}
+    for node in cluster.nodes:
+        # Nodes of a kind mostly share one object; to find it by identity spares hashing it 10,000 times.
+        names = seen.get(id(node.hardware))
+        if names is None:
+            names = seen[id(node.hardware)] = kinds.setdefault(_in_slurm_conf(node.hardware), [])
+        names.append(node.name)
+    return [(hostlist.fold(names), hardware) for hardware, names in kinds.items()]
+
+
+def _in_slurm_conf(hardware: Hardware) -> Hardware:
+    """Return the hardware without what does not stand on a NodeName line or in gres.conf."""
+    return hardware.model_copy(update={"cgroup_version": None})
+
+
+def _parameters(cluster: Cluster) -> Iterable[Parameter]:
+    gres = sorted({item.name for node in cluster.nodes for item in node.hardware.gres or ()})
+    old = _cgroup_v1(cluster)
+    yield Parameter("ClusterName", cluster.name, "cluster_name; slurmctld refuses the saved state of another name")
+    yield Parameter("SlurmctldHost", cluster.controller, "the host in the inventory's group slurm_controller")
+    yield Parameter("SlurmctldParameters", "enable_configless", "nodes fetch this file; there is no copy to go stale")
+    yield Parameter("SlurmUser", "slurm", "the controller needs no root; Slurm's default is root")
+    yield Parameter(
+        "StateSaveLocation", "/var/spool/slurmctld", "on the machine's disk, so that jobs outlive containers"
+    )
+    yield Parameter("SlurmctldPidFile", "/var/spool/slurmctld/slurmctld.pid", "where SlurmUser may write, unlike /run")
+    yield Parameter("SlurmdSpoolDir", "/var/spool/slurmd", "the default, written out because a mount relies on it")
+    yield Parameter("SelectType", "select/cons_tres", "schedules GPUs; written out because changing it loses all jobs")
+    yield Parameter("SelectTypeParameters", "CR_Core_Memory", "without memory in it, limits on memory do nothing")
+    if gres:
+        yield Parameter("GresTypes", ",".join(gres), "the generic resources that nodes have, as node_gres says")
+    if old:
+        yield Parameter("ProctrackType", "proctrack/linuxproc", "a node has cgroup v1: unusable from a container")
+        yield Parameter("TaskPlugin", "task/affinity", "binds to cores; a node has cgroup v1, so nothing is confined")
+    else:
+        yield Parameter("ProctrackType", "proctrack/cgroup", "no process escapes; the default depends on Slurm's build")
+        yield Parameter("TaskPlugin", "task/cgroup,task/affinity", "a job gets its own cores, memory and GPUs only")
+    yield Parameter("PropagateResourceLimitsExcept", "MEMLOCK", "RDMA needs the node's limit, not the submitter's")
+    yield Parameter("ReturnToService", "2", "a node that was down returns by itself once it registers as declared")
+    yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
+    yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
+    yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
+    yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
+    yield Parameter(
+        "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
+    )
+    yield Parameter("Epilog", f"{_PROGRAMS}/job_end", "ends what left the job's process tree, as Podman's helpers do")
+    if _since(cluster, "25.11"):
+        yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
+
+
+def _merged(cluster: Cluster, ours: Iterable[Parameter]) -> list[Parameter]:
+    """Return our parameters with the site's put in their places, and the site's others after them."""
+    site = {name.lower(): (name, value) for name, value in cluster.slurm_parameters.items()}
+    result = []
+    for parameter in ours:
+        if parameter.name.lower() not in site:
+            result.append(parameter)
+            continue
+        _, value = site.pop(parameter.name.lower())
+        if parameter.name == "SlurmctldParameters" and "enable_configless" not in (value or "").split(","):
+            # Without it no node gets a configuration, so it is not the site's to lose.
+            value = ",".join(filter(None, ["enable_configless", value]))
+        if value is not None:
+            result.append(Parameter(parameter.name, value, _OF_THE_SITE))
+    return result + [Parameter(name, value, _OF_THE_SITE) for name, value in site.values() if value is not None]
+
+
+def _node_line(nodes: str, hardware: Hardware) -> dict[str, str]:
+    line = {"NodeName": nodes}
+    for key, field in _NODE_KEYS:
+        value = getattr(hardware, field)
+        if key == "CoresPerSocket":
+            line.update(_sockets(hardware))
+        if value is not None and value != ():
+            line[key] = ",".join(str(gres) for gres in value) if isinstance(value, tuple) else str(value)
+    return line
+
+
+def _sockets(hardware: Hardware) -> dict[str, str]:
+    """Return the sockets in the one of Slurm's two ways that fits: a node with several boards counts per board."""
+    if hardware.sockets is None:
+        return {}
+    if hardware.boards and hardware.boards > 1:
+        return {"Boards": str(hardware.boards), "SocketsPerBoard": str(hardware.sockets // hardware.boards)}
+    return {"Sockets": str(hardware.sockets)}
+
+
+def _partition_line(partition: Partition) -> dict[str, str]:
+    nodes = "ALL" if partition.nodes is None else hostlist.fold(partition.nodes)
+    return {"PartitionName": partition.name, "Nodes": nodes, **dict(partition.parameters)}
+
+
+def _cgroup(cluster: Cluster) -> Iterable[Parameter]:
+    if _cgroup_v1(cluster):
+        # The word is in cgroup.conf(5) of 24.05; before it, a Slurm whose plugins use no cgroups leaves them alone.
+        if _since(cluster, "24.05"):
+            yield Parameter("CgroupPlugin", "disabled", "a node has cgroup v1: slurmd in a container cannot manage it")
+        return
+    yield Parameter("IgnoreSystemd", "yes", "slurmd runs in a container, where there is no systemd to ask for a scope")
+    yield Parameter("ConstrainCores", "yes", "a job runs on its own cores only; the default confines nothing")
+    yield Parameter("ConstrainDevices", "yes", "a job sees its own GPUs only")
+    yield Parameter("ConstrainRAMSpace", "yes", "a job that takes more memory than it asked for fails alone")

@@ -1,0 +1,127 @@
+"""What stands in gres.conf: how slurmd learns of each node's GPUs, and why in that way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.cluster import Cluster, Gres, Hardware
+from provision.errors import ClusterctlError
+from provision.nvidia import mig
+
+#: The first release that knows AutoDetect=nvidia: gres.conf(5).
+_NVIDIA_SINCE = "24.11"
+
+_BY_HAND = "slurm_conf_gpu_detection says so"
+
+
+def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list[dict[str, Any]]:
+    """Return gres.conf as a list of ``{reason, lines}``; a line is a mapping in the order of printing.
+
+    ``kinds`` are the hostlists of nodes with the same hardware. A reason that is the one before is empty.
+
+    Raises:
+        ClusterctlError: the site asks for a detection that cannot see these GPUs.
+    """
+    blocks, said = [], ""
+    for nodes, hardware in kinds:
+        how, reason = detection(cluster, nodes, hardware)
+        lines = list(_lines(nodes, hardware, how))
+        if lines:
+            blocks.append({"reason": "" if reason == said else reason, "lines": lines})
+            said = reason
+    return blocks
+
+
+def detection(cluster: Cluster, nodes: str, hardware: Hardware) -> tuple[str, str]:
+    """Return ``files``, ``nvidia`` or ``nvml``, and the reason in a sentence.
+
+    Slurm's own detection is the first choice: it follows the driver's numbering, and compares what is there with
+    node_gres. It needs a driver that it can ask.
+    """
+    wanted = cluster.gpu_detection
+    if not any(gres.name == "gpu" for gres in hardware.gres or ()):
+        return "files", ""
+    if wanted == "auto":
+        return _chosen(cluster, hardware)
+    if wanted != "files":
+        _require(wanted, cluster, nodes, hardware)
+    told = {"files": "Device files", "nvidia": "Detected from the driver", "nvml": "Detected with NVIDIA's library"}
+    return wanted, f"{told[wanted]}: {_BY_HAND}"
+
+
+def _chosen(cluster: Cluster, hardware: Hardware) -> tuple[str, str]:
+    if "gpu" in cluster.simulated:
+        return "files", "Device files: these GPUs are simulated, so there is no driver that could be asked"
+    if hardware.mig:
+        return "files", "Device files: AutoDetect=nvidia does not see MIG instances, and nvml is not in every build"
+    if hardware.gres_files:
+        return "files", "Device files: node_gres_files names them"
+    if cluster.slurm_version < _NVIDIA_SINCE:
+        return "files", f"Device files: Slurm before {_NVIDIA_SINCE} detects GPUs only with NVIDIA's library built in"
+    return "nvidia", "Detected from the driver, which needs no library; slurmd compares it with Gres= in slurm.conf"
+
+
+def _require(wanted: str, cluster: Cluster, nodes: str, hardware: Hardware) -> None:
+    problem = ""
+    if "gpu" in cluster.simulated:
+        problem = "simulated GPUs are device files without a driver"
+    elif wanted == "nvidia" and cluster.slurm_version < _NVIDIA_SINCE:
+        problem = f"Slurm {cluster.slurm_version} does not know it; {_NVIDIA_SINCE} is the first that does"
+    elif wanted == "nvidia" and hardware.mig:
+        problem = "it does not see MIG instances"
+    if problem:
+        raise ClusterctlError(
+            f"{nodes}: slurm_conf_gpu_detection is {wanted}: {problem}", fix="leave slurm_conf_gpu_detection out"
+        )
+
+
+def _lines(nodes: str, hardware: Hardware, how: str) -> Iterable[dict[str, str]]:
+    gres = hardware.gres or ()
+    if how != "files":
+        yield {"NodeName": nodes, "AutoDetect": how}
+        # What has no device is counted; GPUs stand in slurm.conf, and the rest is detected.
+        gres = tuple(item for item in gres if item.name != "gpu")
+    elif hardware.mig:
+        yield from _mig_lines(nodes, hardware)
+        gres = tuple(item for item in gres if item.name != "gpu")
+    files = hostlist.expand(hardware.gres_files) if hardware.gres_files and how == "files" else _usual_files(gres)
+    used = 0
+    for item in gres:
+        line = _begin(nodes, item)
+        if (hardware.gres_files and how == "files") or item.name == "gpu":
+            line["File"] = hostlist.fold(files[used : used + item.count])
+            used += item.count
+        else:
+            line["Count"] = str(item.count)
+        yield line
+
+
+def _begin(nodes: str, gres: Gres) -> dict[str, str]:
+    return {"NodeName": nodes, "Name": gres.name, **({"Type": gres.type} if gres.type else {})}
+
+
+def _usual_files(gres: Iterable[Gres]) -> list[str]:
+    """Return the device files that NVIDIA's driver makes for a node's GPUs: numbered from 0, without gaps."""
+    return [f"/dev/nvidia{number}" for number in range(sum(item.count for item in gres if item.name == "gpu"))]
+
+
+def _mig_lines(nodes: str, hardware: Hardware) -> Iterable[dict[str, str]]:
+    """Return a line for each MIG instance, and one for the GPUs that stay whole."""
+    if not hardware.mig_devices:
+        raise ClusterctlError(
+            f"{nodes}: node_mig is declared and node_mig_devices is not, so gres.conf cannot name the instances' files",
+            fix="run 'clusterctl provision gpu', which makes the instances and prints node_mig_devices for the "
+            "inventory; or, with a Slurm that has NVIDIA's library built in, set slurm_conf_gpu_detection=nvml",
+        )
+    instances = mig.devices(hardware.mig_devices)
+    divided = {instance.gpu for instance in instances}
+    whole = iter(number for number in range(100) if number not in divided)
+    for item in (gres for gres in hardware.gres or () if gres.name == "gpu"):
+        mine = [instance for instance in instances if item.type and mig.of_type(item.type, instance.profile)]
+        for instance in mine:
+            yield {**_begin(nodes, item), "MultipleFiles": instance.files}
+        if not mine:
+            files = [f"/dev/nvidia{next(whole)}" for _ in range(item.count)]
+            yield {**_begin(nodes, item), "File": hostlist.fold(files)}

@@ -1,0 +1,143 @@
+"""Reach machines before Ansible does: which step fails, on which machine, and what to do about it.
+
+All machines in parallel, each with a deadline of its own, with strict host keys. See ``ssh_target`` for what is asked
+of OpenSSH's configuration, ``ssh_connect`` for the steps of a connection, ``ssh_session`` for what is asked after it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from provision.checks import Check, Verdict
+from provision.ssh.connect import Connection, Stopped, mark
+from provision.ssh.findings import Finding
+from provision.ssh.session import (
+    answers,
+    judge_session,
+    probe_script,
+    root_command,
+    sweep_script,
+)
+from provision.ssh.target import Target
+
+__all__ = ["UNREACHABLE", "Target", "probe", "sweep"]
+
+_Result = TypeVar("_Result")
+
+#: Checks which say that Ansible could not log in either; those of ``access.python`` and ``access.sudo`` could.
+UNREACHABLE = frozenset({"access.name", "access.route", "access.port", "access.host_key", "access.login"})
+
+
+def probe(
+    targets: Iterable[Target], *, become_password: str | None = None, timeout: float = 10, workers: int = 32
+) -> list[Check]:
+    """Try to reach, log in to and become root on every target; return exactly one check for each, in their order.
+
+    Its id names the step that failed (``access.name``, ``.route``, ``.port``, ``.host_key``, ``.login``, ``.python``,
+    ``.sudo``), or is ``access.ready``. ``timeout`` is in seconds, once for reaching a machine and once for asking it. A
+    sudo password is tried once per machine.
+    """
+
+    def one(target: Target) -> Check:
+        try:
+            return _probe(target, become_password=target.become_password or become_password, timeout=timeout)
+        except Exception as error:  # a machine may answer anything: the others must still be probed
+            return Check(
+                "access.probe",
+                target.name,
+                Verdict.UNKNOWN,
+                cause="the probe itself failed",
+                observed=f"{type(error).__name__}: {error}",
+                expected="an answer",
+                fix=f"try it: ssh -v {target.address}",
+            )
+
+    return _in_parallel(one, list(targets), workers)
+
+
+def sweep(
+    targets: Iterable[Target], run_id: str, timeout: float = 5, *, become_password: str | None = None
+) -> dict[str, int]:
+    """End every process of run ``run_id`` on the targets; return how many were ended, per machine.
+
+    A process belongs to the run when its environment holds ``CLUSTERCTL_RUN=<run_id>``. Machines that could not be
+    asked, or where something survived, are left out of the result: whoever needs certainty looks for missing names.
+
+    Raises:
+        ValueError: ``run_id`` is not a run identifier.
+    """
+    sweep_script("", run_id)
+
+    def one(target: Target) -> int | None:
+        if target.skip:
+            return None
+        word, secret = mark(), target.become_password or become_password
+        command = sweep_script(word, run_id)
+        try:
+            with Connection(target, timeout=timeout) as connection:
+                if connection.route.user != "root" and target.become:
+                    command = root_command(target, command, password=secret is not None)
+                told = answers(connection.run(command, secret=secret, timeout=timeout), word)
+        except Exception:
+            return None
+        return int(told["killed"]) if told.get("left") == "0" and told.get("killed", "").isdigit() else None
+
+    wanted = list(targets)
+    ended = zip(wanted, _in_parallel(one, wanted, workers=64), strict=True)
+    return {target.name: count for target, count in ended if count is not None}
+
+
+def _probe(target: Target, *, become_password: str | None, timeout: float) -> Check:
+    if target.skip:
+        return Check("access.ready", target.name, Verdict.SKIP, source=target.skip)
+    word, password = mark(), become_password is not None
+    try:
+        with Connection(target, timeout=timeout) as connection:
+            command = probe_script(target, word, password=password)
+            secret = become_password if password else None
+            printed = connection.run(command, secret=secret, timeout=timeout)
+            place = f"{connection.route.user}@{connection.route.place}"
+    except Stopped as stopped:
+        return _check(target, stopped.finding)
+    told = answers(printed, word)
+    finding = judge_session(target, told, password=password, printed=" ".join(printed.split()))
+    if finding is not None:
+        return _check(target, finding)
+    return Check("access.ready", target.name, Verdict.PASS, observed=f"{place}, Python {told['python']}")
+
+
+def _check(target: Target, finding: Finding) -> Check:
+    return Check(
+        f"access.{finding.step}",
+        target.name,
+        Verdict(finding.verdict),
+        observed=finding.observed,
+        expected=finding.expected,
+        source=finding.source,
+        cause=finding.cause,
+        fix=finding.fix,
+    )
+
+
+def _in_parallel(work: Callable[[Target], _Result], targets: Sequence[Target], workers: int) -> list[_Result]:
+    """Apply ``work`` to all targets; on Ctrl-C return at once: the threads are daemons and hold nothing."""
+    todo: queue.SimpleQueue[tuple[int, Target]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, _Result]] = queue.SimpleQueue()
+    for item in enumerate(targets):
+        todo.put(item)
+
+    def labour() -> None:
+        while True:
+            try:
+                position, target = todo.get_nowait()
+            except queue.Empty:
+                return
+            done.put((position, work(target)))
+
+    for _ in range(min(workers, len(targets))):
+        threading.Thread(target=labour, daemon=True).start()
+    results = dict(done.get() for _ in targets)
+    return [results[position] for position in range(len(targets))]

@@ -1,0 +1,1 @@
+"""Judgements of what machines and jobs told: from evidence to checks. Pure."""
