@@ -26,11 +26,11 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: lint test-unit test-roles ## Run every test and linter (root; 30 minutes)
-	@# Both wait for machines a third of their time, so they run side by side; each prints when it has ended.
+test: lint test-unit ## Run every test and linter (root; 30 minutes)
+	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
 	@mkdir -p .cache
-	@$(MAKE) --jobs=2 --output-sync=target test-lab test-molecule 2>&1 | tee .cache/test.log || { \
+	@$(MAKE) --jobs=3 --output-sync=target test-lab test-molecule test-roles 2>&1 | tee .cache/test.log || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
 	  grep -aE '^(E  |FAILED |ERROR )|fatal: \[|failed=[^0]*[1-9]|\*\*\* ' .cache/test.log | tail -n 40; exit 2; }
 

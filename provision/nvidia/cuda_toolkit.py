@@ -19,7 +19,8 @@ RELEASED_WITH: Mapping[str, str] = {
 #: The oldest driver that can run a major version at all ("minor-version compatibility"): table 2 of the same.
 OLDEST_DRIVER: Mapping[int, Version] = {13: (580,), 12: (525, 60, 13), 11: (450, 80, 2)}
 
-#: Installers whose checksums are on record: EasyBuild's recipes, which are compared with NVIDIA's files at every build.
+#: Installers whose checksums are on record. The recipes of EasyBuild and Spack, which compare them with NVIDIA's files
+#: at each build, and the driver installer of Google's compute-gpu-installation have the same.
 INSTALLERS: Mapping[str, str] = {
     "cuda_12.2.2_535.104.05_linux.run": "2b39aae3e7618d9f59a3c8fa1f1bc61f29c0b0e0df75fb05076badb352952ef2",
 }

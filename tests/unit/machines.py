@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from provision import content
 
@@ -21,6 +24,19 @@ def plugin(path: str, name: str = "") -> ModuleType:
         sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a module of ours on this computer as Ansible would, and return what it answers."""
+    done = subprocess.run(
+        [sys.executable, str(content.ROOT / path)],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import plugin
+from machines import plugin, run_module
 
-from provision import content
 from provision.nvidia import cuda_toolkit
 
 RUNFILE = "cuda_12.2.2_535.104.05_linux.run"
@@ -223,16 +219,7 @@ def installer(tmp_path: Path) -> dict[str, str]:
 
 
 def run(arguments: dict[str, Any]) -> dict[str, Any]:
-    module = content.ROOT / "roles" / "cuda_toolkit" / "library" / "cuda_installer.py"
-    done = subprocess.run(
-        [sys.executable, str(module)],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return run_module("roles/cuda_toolkit/library/cuda_installer.py", arguments)
 
 
 def test_an_installer_installs_the_toolkit_alone_and_once(installer: dict[str, str], tmp_path: Path) -> None:

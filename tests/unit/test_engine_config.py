@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
+
 import pytest
-from machines import plugin
+from machines import plugin, run_module
 
 engine = plugin("roles/container_engine/library/engine_config.py")
 
@@ -75,3 +78,21 @@ def test_null_removes_one_of_ours() -> None:
 @pytest.mark.parametrize(("bound", "can"), [("000001ffffffffff", True), ("000001fffeffffff", False)])
 def test_a_limit_is_set_only_where_the_machine_may(bound: str, can: bool) -> None:
     assert engine.can_raise_limits(f"Name:\tsystemd\nCapBnd:\t{bound}\n") is can
+
+
+def test_the_file_is_readable_for_all_again_whatever_it_was_before(tmp_path: Path) -> None:
+    path = tmp_path / "docker" / "daemon.json"
+    arguments = {"path": str(path), "options": OURS}
+    module = "roles/container_engine/library/engine_config.py"
+
+    assert run_module(module, arguments)["changed"]
+    path.chmod(0o640)
+    rehearsal = run_module(module, {**arguments, "_ansible_check_mode": True})
+    assert (rehearsal["changed"], stat.S_IMODE(path.stat().st_mode)) == (True, 0o640)
+    assert run_module(module, arguments)["changed"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert not run_module(module, arguments)["changed"]
+
+    path.chmod(0o640)
+    assert run_module(module, {**arguments, "site": {"debug": True}})["changed"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644

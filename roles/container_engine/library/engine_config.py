@@ -85,7 +85,6 @@ def write(module, path, text):
     handle, new = tempfile.mkstemp(dir=str(path.parent))
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         stream.write(text)
-    Path(new).chmod(0o644)
     module.atomic_move(new, str(path))
 
 
@@ -117,10 +116,11 @@ def main():
         before = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         before = ""
-    mode = path.stat().st_mode & 0o777 if before else 0o644
-    changed = before != after or mode != 0o644
+    changed = before != after
     if changed and not module.check_mode:
         write(module, path, after)
+    # Also after writing: what takes a file's place takes its mode.
+    changed = module.set_mode_if_different(str(path), 0o644, changed)
     diff = {"before_header": str(path), "after_header": str(path), "before": before, "after": after}
     module.exit_json(changed=changed, cdi=cdi, diff=diff)
 
