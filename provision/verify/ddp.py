@@ -193,8 +193,8 @@ def _steps(court: _Court, result: Mapping[str, Any]) -> list[Check]:
 def _traffic(court: _Court) -> Check:
     """Return ``gpudirect.traffic``: what NCCL itself said about its ways between the machines."""
     nodes, rdma = court.evidence["nodes"], court.evidence["rdma"]
-    without = ""
-    if "gpu" in court.evidence["simulated"]:
+    without, simulated = "", "gpu" in court.evidence["simulated"]
+    if simulated:
         without = "the GPUs are simulated, so the job did not use NCCL"
     elif court.result is not None and court.result["backend"] != "nccl":
         without = f"the job used {court.result['backend']}, not NCCL: there are no GPUs"
@@ -203,7 +203,7 @@ def _traffic(court: _Court) -> Check:
     elif rdma and all(told is not None and not told["adapters"] for told in rdma.values()):
         without = "no machine has an RDMA adapter: data goes over TCP"
     if without:
-        return Check("gpudirect.traffic", host="", verdict=Verdict.SKIP, level=Level.JOB, observed=without)
+        return Check("gpudirect.traffic", "", Verdict.SKIP, level=Level.JOB, observed=without, simulated=simulated)
     redirected = {node: sorted(redirecting(told)) for node, told in rdma.items() if told}
     bridges = "; ".join(f"{', '.join(found)} of {node}" for node, found in sorted(redirected.items()) if found)
     logs = {node: "\n".join(nodes.get(node, {}).get("nccl") or ()) for node in court.evidence["expected"]}
