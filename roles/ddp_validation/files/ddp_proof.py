@@ -871,13 +871,15 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--run-id", required=True, help="identifies the run; the result repeats it")
     parser.add_argument("--expect", required=True, help="ranks per node, as node1=2,node2=2")
     parser.add_argument("--device", choices=("cuda", "cpu"), required=True, help="what each rank must work on")
-    parser.add_argument("--steps", type=int, help="training steps (cuda: 120, cpu: 50)")
+    parser.add_argument("--steps", type=int, help="training steps (cuda: 120, cpu: 30)")
     parser.add_argument("--reference-steps", type=int, default=50, help="steps repeated in one process")
     parser.add_argument("--warmup", type=int, help="steps that are not timed (cuda: 20, cpu: 10)")
     parser.add_argument("--batch", type=int, default=4, help="sequences per rank and step")
     parser.add_argument("--length", type=int, default=32, help="tokens per sequence")
-    parser.add_argument("--width", type=int, help="width of the model (cuda: 768, cpu: 64)")
-    parser.add_argument("--layers", type=int, help="layers of the model (cuda: 14, about 100 M; cpu: 2, about 0.1 M)")
+    parser.add_argument("--width", type=int, help="width of the model (cuda: 768, cpu: 32)")
+    parser.add_argument(
+        "--layers", type=int, help="layers of the model (cuda: 14, about 100 M parameters; cpu: 1, about 18,000)"
+    )
     parser.add_argument("--rate", type=float, help="learning rate")
     parser.add_argument("--largest-bytes", type=int, help="largest collective (cuda: 1 GiB, cpu: 1 MiB)")
     parser.add_argument("--seed", type=int, default=1)
@@ -885,11 +887,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     cuda = args.device == "cuda"
     for name, (on_gpu, on_cpu) in {
-        "steps": (120, 50),
+        # Without a GPU speed proves nothing, and an emulated processor does some 10 MFLOP/s.
+        "steps": (120, 30),
         "warmup": (20, 10),
-        "width": (768, 64),  # without a GPU speed proves nothing, and an emulated processor has little of it
-        "layers": (14, 2),
-        "rate": (3e-4, 3e-3),
+        "width": (768, 32),
+        "layers": (14, 1),
+        "rate": (3e-4, 1e-2),
         "largest_bytes": (1 << 30, 1 << 20),
     }.items():
         if getattr(args, name) is None:
