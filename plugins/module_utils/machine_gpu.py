@@ -201,6 +201,10 @@ def libraries(root):
     return sorted(found, key=release_order)
 
 
+#: "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>" are not NVIDIA.
+_OF_THE_DISTRIBUTION = re.compile(r"debian|ubuntu|canonical", re.IGNORECASE)
+
+
 def packages(root, run):
     """Return the driver's packages: version without epoch, whether held, who made them, and whether complete."""
     question = r"${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\t${Maintainer}\n"
@@ -221,7 +225,9 @@ def packages(root, run):
                 "version": version.split(":", 1)[-1],
                 "held": want == "hold" or any(re.match(re.escape(name) + r"-\d", line) for line in locks),
                 "complete": status == "installed",
-                "origin": "nvidia" if "nvidia" in maker.lower().replace("debian nvidia", "") else "distribution",
+                "origin": "nvidia"
+                if "nvidia" in maker.lower() and not _OF_THE_DISTRIBUTION.search(maker)
+                else "distribution",
             }
     return found
 

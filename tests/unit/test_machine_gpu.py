@@ -176,10 +176,10 @@ def test_kernels_are_ordered_by_number_and_know_their_headers(tmp_path: Path) ->
 
 DPKG = """\
 nvidia-driver-cuda\t580.95.05-1\thold\tinstalled\tcudatools <cudatools@nvidia.com>
-nvidia-kernel-dkms\t535.247.01-1~deb12u1\tinstall\thalf-configured\tDebian NVIDIA Maintainers <x@lists.example>
+nvidia-kernel-dkms\t535.247.01-1~deb12u1\tinstall\thalf-configured\tDebian NVIDIA Maintainers <nvidia@debian.org>
 nvidia-container-toolkit\t1.17.8-1\thold\tinstalled\tNVIDIA CORPORATION <cudatools@nvidia.com>
 nvidia-fabricmanager-580\t580.95.05-1\thold\tinstalled\tcudatools <cudatools@nvidia.com>
-nvidia-smi\t535.1-1\tdeinstall\tconfig-files\tDebian NVIDIA Maintainers <x@lists.example>
+nvidia-smi\t535.1-1\tdeinstall\tconfig-files\tDebian NVIDIA Maintainers <nvidia@debian.org>
 """
 
 
