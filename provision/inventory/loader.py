@@ -17,11 +17,8 @@ from provision import hostlist
 from provision.ansible_env import clean_environment
 from provision.content import ROOT
 from provision.errors import ClusterctlError
-from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.inventory.file import require_plain
 from provision.inventory.where import where
-
-__all__ = ["GROUPS", "READ", "Inventory", "cluster_from", "default_path", "hosts_in", "load"]
 
 #: Seconds. Reading 10,000 nodes takes about 5; an inventory that takes this long does not end.
 _PATIENCE = 120

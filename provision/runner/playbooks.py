@@ -75,7 +75,7 @@ def run(
 
     ``inventory`` is a path, or a text with a comma as Ansible takes it (``"localhost,"``). ``report`` may hold what is
     known already, such as the probe's checks. When a signal stops the run, our processes are ended here and on
-    ``targets`` (``provision.ssh.reach.Target``) before this returns; ``stopped_by`` says which signal it was.
+    ``targets`` (``provision.ssh.target.Target``) before this returns; ``stopped_by`` says which signal it was.
     """
     options = options or Options()
     paths = [content.playbook(item) if isinstance(item, str) else item.resolve() for item in playbooks]

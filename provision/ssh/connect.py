@@ -34,7 +34,7 @@ from provision.ssh.keys import ONLY_OPENSSH, fingerprint, known_keys, offered_ke
 from provision.ssh.target import Target, settle
 
 #: paramiko logs tracebacks of refused connections; what matters of them becomes a Finding.
-_LOG = "provision.ssh.reach.transport"
+_LOG = "provision.ssh.transport"
 logging.getLogger(_LOG).addHandler(logging.NullHandler())
 logging.getLogger(_LOG).propagate = False
 

@@ -167,6 +167,11 @@ def _state(ports: Sequence[Port]) -> dict[str, Any]:
     )
 
 
+def _look_at(ports: Iterable[Port]) -> str:
+    """Return the commands that show the links of these ports' adapters."""
+    return "; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in ports))
+
+
 def _rate(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
     told = {port.name: port.values.get("Rate", "") or "prints none" for port in active}
     slow = [port for port in active if port.rate is None or (expected.rate is not None and port.rate < expected.rate)]
@@ -178,8 +183,7 @@ def _rate(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
         expected="any" if expected.rate is None else f"{expected.rate:g} Gb/s",
         source=expected.source,
         cause="the link runs with fewer lanes or more slowly than it could: cable, transceiver, switch port, setting",
-        fix="; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in slow))
-        + "; swap the cable",
+        fix=f"{_look_at(slow)}; swap the cable",
     )
 
 
@@ -192,8 +196,7 @@ def _width(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
         expected=expected.width or "any",
         source=expected.source,
         cause="the link has lost lanes: a cable that is not fully seated, or a broken one",
-        fix="; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in narrow))
-        + "; reseat the cable on both sides, then swap it",
+        fix=f"{_look_at(narrow)}; reseat the cable on both sides, then swap it",
     )
 
 

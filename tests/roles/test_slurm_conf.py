@@ -14,6 +14,7 @@ import yaml
 from provision import content
 from provision.ansible_env import clean_environment
 from provision.inventory import loader
+from provision.inventory.declared import cluster_from
 from provision.slurm.render import render
 
 INVENTORY = """\
@@ -67,7 +68,7 @@ class Site:
 
     def rendered(self) -> dict[str, str]:
         loaded = loader.load(self.inventory)
-        return render(loader.cluster_from(loaded.groups, loaded.hostvars))
+        return render(cluster_from(loaded.groups, loaded.hostvars))
 
 
 def changed(told: dict[str, Any]) -> int:

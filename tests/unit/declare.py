@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.cluster import Cluster
-from provision.inventory.loader import cluster_from
+from provision.inventory.declared import cluster_from
 
 A40 = {"node_cpus": 48, "node_real_memory": 192000, "node_gres": "gpu:A40:4"}
 

@@ -8,7 +8,7 @@ import pytest
 from declare import A40, cluster, inventory
 
 from provision.errors import ClusterctlError, ExitCode
-from provision.inventory.loader import cluster_from
+from provision.inventory.declared import cluster_from
 
 
 def refusal(nodes: dict[str, dict[str, Any]] | None = None, **site: Any) -> ClusterctlError:

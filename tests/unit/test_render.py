@@ -9,6 +9,7 @@ from declare import A40, cluster
 
 from provision import content
 from provision.inventory import loader
+from provision.inventory.declared import cluster_from
 from provision.slurm.render import render
 
 GOLDEN = Path(__file__).parents[1] / "roles" / "golden"
@@ -18,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "roles" / "golden"
 def test_the_two_node_a40_example_renders_to_its_golden(name: str) -> None:
     declared = loader.load(content.ROOT / "inventory" / "a40")
 
-    rendered = render(loader.cluster_from(declared.groups, declared.hostvars))
+    rendered = render(cluster_from(declared.groups, declared.hostvars))
 
     assert rendered[name] == (GOLDEN / "a40" / f"{name}.golden").read_text()
 
@@ -26,7 +27,7 @@ def test_the_two_node_a40_example_renders_to_its_golden(name: str) -> None:
 def test_the_labs_example_is_complete_but_for_its_hardware() -> None:
     declared = loader.load(content.ROOT / "inventory" / "lab")
 
-    lab = loader.cluster_from(declared.groups, declared.hostvars)
+    lab = cluster_from(declared.groups, declared.hostvars)
 
     assert set(lab.undeclared) == {"node1", "node2"}
     assert lab.simulated == ("gpu",)

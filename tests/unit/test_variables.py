@@ -96,7 +96,7 @@ def test_a_secret_of_the_wrong_type_is_never_printed(monkeypatch: pytest.MonkeyP
 
 
 def test_every_site_variable_that_the_model_reads_is_described() -> None:
-    from provision.inventory.loader import READ
+    from provision.inventory.declared import READ
 
     known = variables.options()
 

@@ -55,11 +55,12 @@ def collect(runs: Path, job: dict[str, str]) -> dict[str, Any]:
         return {}
     directory = runs / run
     records = [load(path) for path in sorted(directory.glob("rank-*.json"))]
+    logs = sorted(directory.glob("rank-*.log"))
     return {
         "records": [record for record in records if record],
         "result": load(directory / "result.json"),
-        "logs": {path.stem.removeprefix("rank-"): tail(path) for path in sorted(directory.glob("rank-*.log"))},
-        "nccl": ways(sorted(directory.glob("rank-*.log"))),
+        "logs": {path.stem.removeprefix("rank-"): tail(path) for path in logs},
+        "nccl": ways(logs),
         "node_log": tail(directory / "node.log"),
         "job_log": tail(runs / f"job-{number}.log"),
     }

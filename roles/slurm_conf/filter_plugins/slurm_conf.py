@@ -10,7 +10,7 @@ from hashlib import sha1
 from ansible.errors import AnsibleFilterError
 
 from provision.errors import ClusterctlError
-from provision.inventory.loader import GROUPS, READ, cluster_from
+from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.slurm.conf import slurm_values
 from provision.slurm.render import render_values
 
