@@ -63,6 +63,7 @@ lint: .venv/.dev ## Run the linters
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
+	@$(RUN) lint-imports --no-logo
 	@$(RUN) yamllint --strict .
 	@$(RUN) ansible-lint --offline -q
 	@shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')

@@ -19,12 +19,12 @@ import yaml
 from provision import content
 from provision.ansible_env import ignored_settings
 from provision.cli.options import Request
-from provision.cluster import Cluster
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory, default_path, hosts_in, load
+from provision.model.cluster import Cluster
 from provision.report.documents import run_document
 from provision.report.progress import Progress
 from provision.runner import journal

@@ -101,7 +101,7 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def _show(error: ClusterctlError, words: Sequence[str]) -> None:
-    from provision.report.text import clean
+    from provision.model.text import clean
 
     if "--json" in words:
         from provision.cli.flow import print_json

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import signal
 
-from provision.checks import Verdict, overall
 from provision.errors import ExitCode
 from provision.events.fold import RunReport
+from provision.model.checks import Verdict, overall
 
 _ORIGIN = re.compile(r"^Origin: (?P<path>.+?):\d+(:\d+)?$", re.MULTILINE)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.checks import Check, Level, Verdict, check_from
 from provision.events.diff import Diff, diffs_of
 from provision.events.model import Failure, HostCounts, Stage, Task, moment, reason, told
+from provision.model.checks import Check, Level, Verdict, check_from
 
 __all__ = ["ACCESS", "Failure", "HostCounts", "RunReport", "Stage", "Task"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.checks import Check
+from provision.model.checks import Check
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from provision import hostlist
-from provision.cluster import Cluster, Hardware, Node, version_from
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_slurm import parameters_from, partitions_from
+from provision.model.cluster import Cluster, Hardware, Node, version_from
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]

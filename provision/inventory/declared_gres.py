@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from provision import hostlist
-from provision.cluster import Hardware
 from provision.errors import ClusterctlError
+from provision.model.cluster import Hardware
 from provision.nvidia import mig
 
 Detection = Literal["auto", "files", "nvidia", "nvml"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.cluster import Partition
 from provision.errors import ClusterctlError
+from provision.model.cluster import Partition
 from provision.slurm.names import CONF_PARAMETERS, OWNED_PARAMETERS, PARTITION_PARAMETERS
 
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

@@ -12,10 +12,10 @@ from typing import Any
 import yaml
 
 from provision import hostlist
-from provision.cluster import whole
 from provision.content import ROOT
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory
+from provision.model.cluster import whole
 
 Option = Mapping[str, Any]
 

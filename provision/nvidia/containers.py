@@ -13,19 +13,12 @@ from typing import Any
 
 import yaml
 
-from provision.cluster import gres_from
+from provision.model.gres import gpus
 
 KIND = "nvidia.com/gpu"
 SPEC = "/var/run/cdi/nvidia.yaml"
 _AGAIN = "clusterctl provision gpu"
 _DESCRIBE = "systemctl restart clusterctl-gpus; if that fails: journalctl -u clusterctl-gpus"
-
-
-def gpus(gres: object) -> int:
-    """Return how many GPUs (MIG instances count one by one) a ``node_gres`` names."""
-    listed = gres.split(",") if isinstance(gres, str) else gres if isinstance(gres, Sequence) else ()
-    found = [gres_from(str(item)) for item in listed if str(item).strip()]
-    return sum(item.count for item in found if item.name == "gpu")
 
 
 def sections(text: str) -> dict[str, str]:

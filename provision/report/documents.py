@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.checks import Check, Verdict, overall
 from provision.errors import ClusterctlError
 from provision.events.fold import Failure, RunReport
-from provision.report.text import clean
+from provision.model.checks import Check, Verdict, overall
+from provision.model.text import clean
 
 #: Commands whose checks are a verdict on the cluster.
 JUDGING = ("preflight", "verify")

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from provision import hostlist
 from provision.events.fold import RunReport
-from provision.report.text import clean
+from provision.model.text import clean
 
 #: Seconds between two drawings of the live line: often enough to look alive, too seldom to cost anything.
 _EVERY = 0.25

@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from provision import hostlist
-from provision.checks import Check, Verdict, overall
 from provision.events.fold import Failure, RunReport
+from provision.model.checks import Check, Verdict, overall
+from provision.model.text import clean
 from provision.report.documents import JUDGING
-from provision.report.text import clean
 
 _COLOURS = {
     Verdict.PASS: "green",

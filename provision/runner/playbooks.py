@@ -248,7 +248,7 @@ def _write(path: Path, text: str) -> None:
 
 def _tidy(record: journal.Run) -> None:
     """Keep Ansible's own output as ``ansible.log`` and remove everything else that ansible-runner has written."""
-    from provision.report.text import clean
+    from provision.model.text import clean
 
     artifacts = record.directory / "ansible"
     with suppress(OSError):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from provision import hostlist
-from provision.cluster import Cluster, Hardware, Partition
 from provision.errors import ClusterctlError
+from provision.model.cluster import Cluster, Hardware, Partition
 from provision.slurm.gres import gres_values
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).

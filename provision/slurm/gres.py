@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.cluster import Cluster, Gres, Hardware
 from provision.errors import ClusterctlError
+from provision.model.cluster import Cluster, Hardware
+from provision.model.gres import Gres
 from provision.nvidia import mig
 
 #: The first release that knows AutoDetect=nvidia: gres.conf(5).

@@ -7,8 +7,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from provision.cluster import Cluster
 from provision.content import ROOT
+from provision.model.cluster import Cluster
 from provision.slurm.conf import slurm_values
 
 _TEMPLATES = ROOT / "roles" / "slurm_conf" / "templates"

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from provision.checks import Check, Verdict
+from provision.model.checks import Check, Verdict
 from provision.ssh.connect import Connection, Stopped, mark
 from provision.ssh.findings import Finding
 from provision.ssh.session import (

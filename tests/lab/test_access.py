@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import labs
 import pytest
 
-from provision.checks import Check, Verdict
 from provision.inventory import loader
+from provision.model.checks import Check, Verdict
 from provision.ssh import reach
 from provision.ssh.reach import Target
 

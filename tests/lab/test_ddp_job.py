@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from labs import Lab, docker
 
-from provision.verify.ddp import judge
-from provision.verify.ddp_evidence import evidence_from
+from provision.judge.ddp import judge
+from provision.judge.ddp_evidence import evidence_from
 
 DIRECTORY = "/var/lib/clusterctl/ddp"
 EXPECTED = {"node1": 2, "node2": 2}

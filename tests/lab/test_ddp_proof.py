@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from provision import content
-from provision.verify.ddp import judge
-from provision.verify.ddp_evidence import evidence_from
+from provision.judge.ddp import judge
+from provision.judge.ddp_evidence import evidence_from
 
 FILES = content.ROOT / "roles" / "ddp_validation" / "files"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provision.cluster import Cluster
 from provision.inventory.declared import cluster_from
+from provision.model.cluster import Cluster
 
 A40 = {"node_cpus": 48, "node_real_memory": 192000, "node_gres": "gpu:A40:4"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.checks import Check, Level, Verdict, check_from, overall
+from provision.model.checks import Check, Level, Verdict, check_from, overall
 
 
 def check(verdict: Verdict) -> Check:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from provision.verify.ddp import STEPS, judge
-from provision.verify.ddp_blame import LOG_CAUSES, cause_in, who_broke
-from provision.verify.ddp_evidence import evidence_from, gpus_of
+from provision.judge.ddp import STEPS, judge
+from provision.judge.ddp_blame import LOG_CAUSES, cause_in, who_broke
+from provision.judge.ddp_evidence import evidence_from
+from provision.model.gres import gpus
 
 EXPECTED = {"node1": 2, "node2": 2}
 
@@ -367,7 +368,7 @@ def test_healthy_logs_lead_to_no_cause():
     [("gpu:A40:4", 4), ("gpu:2", 2), ("gpu:a100:2,gpu:v100:1,nic:2", 3), (["gpu:sim:2"], 2), (None, 0), ("", 0)],
 )
 def test_gpus_are_counted_from_slurms_words(gres, count):
-    assert gpus_of(gres) == count
+    assert gpus(gres) == count
 
 
 def test_judging_changes_nothing_in_the_evidence():

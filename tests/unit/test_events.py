@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provision.checks import Check, Verdict, overall
 from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import Failure, RunReport, Task
+from provision.model.checks import Check, Verdict, overall
 
 
 def result(

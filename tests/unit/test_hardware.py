@@ -13,8 +13,8 @@ from ansible.parsing.dataloader import DataLoader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision import hardware
 from provision.inventory import hardware_file
+from provision.judge import hardware
 
 TODAY = datetime.date(2026, 11, 21)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provision.judge.rdma import Expected, checks, majority
 from provision.rdma.ibstat import Adapter, parse
-from provision.verify.rdma import Expected, checks, majority
 
 SAMPLES = Path(__file__).parent / "fixtures" / "ibstat"
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.txt"))

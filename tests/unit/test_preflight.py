@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provision import base_system, preflight
+from provision.judge import base_system, preflight
 
 READY: dict[str, Any] = {
     "python": "3.11.2",

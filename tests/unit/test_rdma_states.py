@@ -12,9 +12,9 @@ import yaml
 from machines import tree
 from rdma_machines import INFINIBAND, ROCE, SOFT, capabilities, device, found, pci
 
+from provision.judge import rdma_machine as verify_rdma_machine
+from provision.judge.rdma import Expected
 from provision.rdma import gpudirect_machine
-from provision.verify import rdma_machine as verify_rdma_machine
-from provision.verify.rdma import Expected
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STATES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (FIXTURES / "rdma").glob("*.yml")}

@@ -13,8 +13,8 @@ import yaml
 from machines import plugin
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
+from provision.judge.rdma_transfers import Seen, carried, checks, gigabits
 from provision.rdma.rounds import Rail, schedule
-from provision.verify.rdma_transfers import Seen, carried, checks, gigabits
 
 transfers = plugin("roles/rdma_userspace/library/rdma_transfers.py")
 OUTPUTS = yaml.safe_load((Path(__file__).parent / "fixtures/transfers/outputs.yml").read_text(encoding="utf-8"))

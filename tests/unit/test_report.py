@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from provision.checks import Check, Level, Verdict
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.fold import RunReport
+from provision.model.checks import Check, Level, Verdict
+from provision.model.text import MAX_TEXT, clean
 from provision.report.documents import error_document, junit, run_document
 from provision.report.summary import Printer, show_changes, show_checks, show_run
-from provision.report.text import MAX_TEXT, clean
 
 PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
 FAIL = Check(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sshd import ADDRESS, Sshd, free_port, make_key, options, running
 
-from provision.checks import Check, Verdict
+from provision.model.checks import Check, Verdict
 from provision.ssh import reach
 from provision.ssh.reach import Target
 

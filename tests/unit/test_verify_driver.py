@@ -8,8 +8,8 @@ from typing import Any
 import driver_machines
 import pytest
 
+from provision.judge import driver as verify_driver
 from provision.nvidia import driver as nvidia_driver
-from provision.verify import driver as verify_driver
 
 GOOD = ("pass", "skip")
 

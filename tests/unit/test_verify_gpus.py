@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provision.verify import gpus as verify_gpus
-from provision.verify import slurm as verify_slurm
+from provision.judge import gpus as verify_gpus
+from provision.judge import slurm as verify_slurm
 
 FIXTURES = Path(__file__).parent / "fixtures" / "verify_gpus"
 

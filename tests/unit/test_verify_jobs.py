@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provision.verify.jobs import checks, targets, told
+from provision.judge.jobs import checks, targets, told
 
 GOOD = """== node1
 ran node=node1 uid=64031 gpus=0 opened=1 memlock=unlimited

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provision.verify.munge import ALL_PAIRS, Seen, checks, peers
+from provision.judge.munge import ALL_PAIRS, Seen, checks, peers
 
 HOSTS = ["head", "node1", "node2"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.verify.nccl import edges, judge
+from provision.judge.nccl import edges, judge
 
 LOGS = Path(__file__).parent / "fixtures" / "nccl"
 

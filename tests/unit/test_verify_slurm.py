@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.verify import slurm as verify_slurm
-from provision.verify.slurm import counts, daemon_check, gres_check, nodes_in, registered, settled, state_check
+from provision.judge import slurm as verify_slurm
+from provision.judge.slurm import counts, daemon_check, gres_check, nodes_in, registered, settled, state_check
 
 LISTED = "slurmd-node1: Gres Name=gpu Type=A40 Count=4 Index=0 ID=1 File=/dev/nvidia[0-3] Links=(null) Flags=HAS_FILE"
 

@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.base_system. Translation only."""
+"""Ansible's door into provision.judge.base_system. Translation only."""
 
 from __future__ import annotations
 
-from provision import base_system
+from provision.judge import base_system
 
 
 def base_system_entries(hostvars, hosts):

@@ -1,21 +1,22 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.verify.ddp. Translation only."""
+"""Ansible's door into provision.judge.ddp. Translation only."""
 
 from __future__ import annotations
 
-from provision.verify.ddp import judge
-from provision.verify.ddp_evidence import evidence_from, gpus_of
+from provision.judge.ddp import judge
+from provision.judge.ddp_evidence import evidence_from
+from provision.model.gres import gpus
 
 
 def ddp_gpus(hosts, hostvars):
     """Return the GPUs that every one of the hosts declares at least."""
-    return min((gpus_of(hostvars[host].get("node_gres")) for host in hosts), default=0)
+    return min((gpus(hostvars[host].get("node_gres")) for host in hosts), default=0)
 
 
 def ddp_ranks(hosts, hostvars, without):
     """Return the ranks of each host: one per declared GPU, or ``without`` where it declares none."""
-    return {str(host): gpus_of(hostvars[host].get("node_gres")) or int(without) for host in hosts}
+    return {str(host): gpus(hostvars[host].get("node_gres")) or int(without) for host in hosts}
 
 
 def ddp_expect(ranks, hosts):

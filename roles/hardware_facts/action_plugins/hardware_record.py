@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write undeclared hardware beside the inventory. Runs in the controlling process: recording costs no connection.
 
-``found`` and ``declared`` are mappings as provision.hardware takes them; ``directory`` is the ``host_vars`` directory,
-or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and ``path``.
+``found`` and ``declared`` are mappings as provision.judge.hardware takes them; ``directory`` is the ``host_vars``
+directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and ``path``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import datetime
 
 from ansible.plugins.action import ActionBase
 
-from provision import hardware
 from provision.inventory import hardware_file
+from provision.judge import hardware
 
 
 class ActionModule(ActionBase):

@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.hardware. Translation only."""
+"""Ansible's door into provision.judge.hardware. Translation only."""
 
 from __future__ import annotations
 
-from provision import hardware
+from provision.judge import hardware
 
 
 def hardware_facts_checks(found, declared, simulated):

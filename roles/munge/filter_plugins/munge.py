@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.verify.munge. Translation only."""
+"""Ansible's door into provision.judge.munge. Translation only."""
 
 from __future__ import annotations
 
-from provision.verify.munge import Seen, checks, peers
+from provision.judge.munge import Seen, checks, peers
 
 
 def munge_credentials(hosts, me, controller, hostvars):

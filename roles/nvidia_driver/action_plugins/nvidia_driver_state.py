@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
 
+from provision.judge import driver as verify_driver
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
 from provision.nvidia import driver_state as nvidia_driver_state
-from provision.verify import driver as verify_driver
 
 
 class ActionModule(ActionBase):

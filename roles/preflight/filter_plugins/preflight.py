@@ -1,10 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.preflight. Translation only."""
+"""Ansible's door into provision.judge.preflight. Translation only."""
 
 from __future__ import annotations
 
-from provision import hardware, preflight
+from provision.judge import hardware, preflight
 
 
 def preflight_checks(machine, settings, declared, simulated):

@@ -1,15 +1,15 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.verify.rdma* and provision.rdma.rounds. Translation only."""
+"""Ansible's door into provision.judge.rdma* and provision.rdma.rounds. Translation only."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
+from provision.judge import rdma as verify_rdma
+from provision.judge import rdma_machine as verify_rdma_machine
+from provision.judge import rdma_transfers as verify_rdma_transfers
 from provision.rdma import rounds
-from provision.verify import rdma as verify_rdma
-from provision.verify import rdma_machine as verify_rdma_machine
-from provision.verify import rdma_transfers as verify_rdma_transfers
 
 
 def _found(hostvars, hosts):

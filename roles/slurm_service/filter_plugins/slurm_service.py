@@ -1,12 +1,12 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.verify.slurm and provision.verify.jobs. Translation only."""
+"""Ansible's door into provision.judge.slurm and provision.judge.jobs. Translation only."""
 
 from __future__ import annotations
 
-from provision.verify import gpus as verify_gpus
-from provision.verify import jobs as verify_jobs
-from provision.verify import slurm as verify_slurm
+from provision.judge import gpus as verify_gpus
+from provision.judge import jobs as verify_jobs
+from provision.judge import slurm as verify_slurm
 
 
 def slurm_service_checks(seen, host, group_names, image, version, simulated, verifying, gpus):

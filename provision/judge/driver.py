@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from provision.judge.preflight import check
 from provision.nvidia.driver import Plan, plan
 from provision.nvidia.driver_rules import Finding
 from provision.nvidia.driver_state import Activation, activation, installed_version, is_open, unheld
-from provision.preflight import check
 
 _AGAIN = "clusterctl provision gpu: it drains the node, waits for its jobs, then reloads the module or reboots once"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from provision.verify.gpus import start_cause
+from provision.judge.gpus import start_cause
 
 #: A node takes jobs when its base state is one of these and it carries none of the flags below (slurm's data parser).
 HEALTHY = frozenset({"IDLE", "MIXED", "ALLOCATED"})

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provision.checks import Check, Level, Verdict
+from provision.judge.ddp_blame import accuse, cause_in, who_broke
+from provision.judge.nccl import judge as judge_nccl
+from provision.model.checks import Check, Level, Verdict
 from provision.rdma.gpudirect_machine import redirecting
-from provision.verify.ddp_blame import accuse, cause_in, who_broke
-from provision.verify.nccl import judge as judge_nccl
 
 #: Job states (and none at all) in which Slurm has not started anything yet.
 _NOT_STARTED = (None, "", "PENDING", "CONFIGURING", "REQUEUED")
@@ -83,7 +83,7 @@ class _Court:
         code = self.job.get("exit_code")
         return f"job {self.job.get('id') or '-'} {self.job.get('state') or 'unknown'}, exit code {code}"
 
-    def check(self, name: str, verdict: str, **texts: str) -> Check:
+    def check(self, name: str, verdict: str, **texts: Any) -> Check:
         """Return one check of this job."""
         if verdict in ("pass", "skip"):
             texts = {**texts, "cause": "", "fix": ""}

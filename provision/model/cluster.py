@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from provision.model.gres import Gres, parse
+
 # slurm.conf(5): at most 40 characters, and upper case would be folded to lower case.
 _CLUSTER_NAME = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 _FEATURES = r"^[A-Za-z0-9_.=-]+(,[A-Za-z0-9_.=-]+)*$"
 _FILES = r"^/dev/[A-Za-z0-9_./\[\],-]+$"
-# A type may begin with a digit, as MIG's 1g.10gb does, but is no number: gpu:4 is a count.
-_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?:(?P<count>[0-9]{1,7})")
 #: Slurm's releases are named after the year and the month.
 _VERSION = re.compile(r"[0-9]{2}\.(02|05|08|11)")
 
@@ -56,35 +56,6 @@ class _Declared(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Gres(_Declared):
-    """Generic resources of one kind on one node, such as four A40 GPUs. ``type`` is None where it is not told."""
-
-    name: str
-    type: str | None
-    count: int
-
-    def __str__(self) -> str:
-        return ":".join(str(part) for part in (self.name, self.type, self.count) if part is not None)
-
-
-def gres_from(value: object) -> Gres:
-    """Read ``gpu:A40:4`` or ``gpu:4``, as Slurm's Gres= writes them.
-
-    Raises:
-        ValueError: the count is missing, zero, negative or no whole number.
-    """
-    if isinstance(value, Gres):
-        return value
-    found = _GRES.fullmatch(value.strip()) if isinstance(value, str) else None
-    if not found or int(found["count"]) < 1:
-        raise ValueError(f"'{value}' must be name:type:count or name:count with a count of 1 or more, as gpu:A40:4")
-    return Gres(name=found["name"], type=found["type"], count=int(found["count"]))
-
-
-def _gres_list(value: object) -> tuple[Gres, ...]:
-    return tuple(gres_from(item) for item in _listed(value))
-
-
 class Hardware(_Declared):
     """What one kind of machine contains, in Slurm's words. None is "not declared": it is to be discovered.
 
@@ -97,7 +68,7 @@ class Hardware(_Declared):
     cores_per_socket: Positive | None = None
     threads_per_core: Positive | None = None
     real_memory: Positive | None = None
-    gres: Annotated[tuple[Gres, ...], BeforeValidator(_gres_list)] | None = None
+    gres: Annotated[tuple[Gres, ...], BeforeValidator(parse)] | None = None
     gres_files: Annotated[Text, StringConstraints(pattern=_FILES)] | None = None
     mig: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     mig_devices: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None

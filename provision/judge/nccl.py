@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provision.checks import Check, Level, Verdict
+from provision.model.checks import Check, Level, Verdict
 
 #: One connection of a channel over the network. The mark at its end is the proof; "GDR 1" elsewhere in the log is none.
 _EDGE = re.compile(

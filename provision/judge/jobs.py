@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provision.verify.slurm import counts, fit, nodes_in
+from provision.judge.slurm import counts, fit, nodes_in
 
 #: What the test job ends with, and what must therefore reach the caller.
 EXIT_CODE = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from provision.nvidia.containers import gpus
+from provision.model.gres import gpus
 
 #: The line that separates what slurmd said from what nvidia-smi said.
 HEADING = "== nvidia-smi"

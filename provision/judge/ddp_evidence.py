@@ -6,19 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provision.cluster import gres_from
-
-
-def gpus_of(gres: object) -> int:
-    """Return how many GPUs a node declares with node_gres, as ``gpu:A40:4`` or several with commas, or a list.
-
-    Raises:
-        ValueError: an entry is none that Slurm reads.
-    """
-    listed = gres.split(",") if isinstance(gres, str) else gres if isinstance(gres, Sequence) else ()
-    found = [gres_from(str(item)) for item in listed if str(item).strip()]
-    return sum(item.count for item in found if item.name == "gpu")
-
 
 def _document(text: str) -> dict[str, Any]:
     """Return a printed JSON object; an empty one where a machine printed anything else."""
@@ -38,7 +25,7 @@ def evidence_from(
     rdma: Mapping[str, Any],
     directory: str,
 ) -> dict[str, Any]:
-    """Return the evidence for :func:`provision.verify.ddp.judge`.
+    """Return the evidence for :func:`provision.judge.ddp.judge`.
 
     Args:
         job: what ddp_submit.py printed, and ``complaint`` what it said on its standard error.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any
 
-from provision.preflight import check, clock, is_loopback, short
+from provision.judge.preflight import check, clock, is_loopback, short
 
 #: Variables that may hold a machine's address in the cluster, the first that is an address wins.
 _ADDRESSES = ("base_system_address", "ansible_host", "ansible_ssh_host")

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from provision.judge.rdma import Expected, expected
+from provision.judge.rdma import checks as port_checks
 from provision.rdma.ibstat import Adapter, Port, parse
-from provision.verify.rdma import Expected, expected
-from provision.verify.rdma import checks as port_checks
 
 _PROVISION = "clusterctl provision rdma"
 _DRIVER = "dmesg | grep -iE 'mlx|infiniband|rdma'; modprobe the adapter's driver (mlx5_ib)"

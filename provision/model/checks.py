@@ -1,0 +1,162 @@
+"""One result model for everything that is judged: preflight, every role's proof, the cluster's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """How a check ended. Unknown is not a pass: what could not be measured has not been proven."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a secret
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIP = "skip"
+
+
+class Level(StrEnum):
+    """What a check speaks about."""
+
+    HOST = "host"
+    CLUSTER = "cluster"
+    JOB = "job"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One judged fact.
+
+    ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from; ``cause``
+    and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real; ``unproven``
+    marks a skip that leaves open what should be proven, against one that does not apply here.
+    """
+
+    id: str
+    host: str
+    verdict: Verdict
+    level: Level = Level.HOST
+    observed: str = ""
+    expected: str = ""
+    source: str = ""
+    cause: str = ""
+    fix: str = ""
+    simulated: bool = False
+    unproven: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """True unless this check stops a verdict of pass."""
+        return self.verdict not in (Verdict.FAIL, Verdict.UNKNOWN)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the check as plain JSON types, keys as in the documents that commands print."""
+        plain = asdict(self)
+        plain["verdict"] = str(self.verdict)
+        plain["level"] = str(self.level)
+        return plain
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is judged together: the only builder of checks.
+
+    ``names`` are all checks that the subject ever gives, so that one which is missing can be missed; ``fix`` is what is
+    done about most of them.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    fix: str = ""
+    level: Level = Level.HOST
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all checks of this subject."""
+        return tuple(f"{self.name}.{name}" for name in self.names)
+
+    def check(
+        self,
+        name: str,
+        verdict: Verdict | bool,
+        observed: object = "",
+        expected: object = "",
+        *,
+        host: str = "",
+        source: str = "",
+        cause: str = "",
+        fix: str | None = None,
+        level: Level | None = None,
+        simulated: bool = False,
+        unproven: bool = False,
+    ) -> Check:
+        """Return one check. True and False mean pass and fail; a pass or skip has neither cause nor fix.
+
+        Raises:
+            KeyError: the subject has no check of this name, so nobody would miss it.
+        """
+        if name not in self.names:
+            raise KeyError(f"{self.name} has no check '{name}'")
+        word = (Verdict.PASS if verdict else Verdict.FAIL) if isinstance(verdict, bool) else Verdict(verdict)
+        silent = word in (Verdict.PASS, Verdict.SKIP)
+        return Check(
+            id=f"{self.name}.{name}",
+            host=host,
+            verdict=word,
+            level=level or self.level,
+            observed=str(observed),
+            expected=str(expected),
+            source=source,
+            cause="" if silent else cause,
+            fix="" if silent else self.fix if fix is None else fix,
+            simulated=simulated,
+            unproven=unproven and word is Verdict.SKIP,
+        )
+
+    def skip(self, name: str, why: str, *, host: str = "", unproven: bool = False) -> Check:
+        """Return a check that does not apply here, or (``unproven``) one that could not be made; ``why`` says why."""
+        return self.check(name, Verdict.SKIP, why, host=host, unproven=unproven)
+
+    def unknown(self, name: str, why: str, *, host: str = "", cause: str = "", fix: str | None = None) -> Check:
+        """Return a check that could not be decided; ``why`` says what was not answered."""
+        return self.check(name, Verdict.UNKNOWN, why, host=host, cause=cause, fix=fix)
+
+    def all_unknown(self, why: str, *, host: str = "", cause: str = "", fix: str | None = None) -> list[Check]:
+        """Return all checks of the subject as unknown, for a machine that did not answer its question."""
+        return [self.unknown(name, why, host=host, cause=cause, fix=fix) for name in self.names]
+
+    def all_skipped(self, why: str, *, host: str = "", unproven: bool = False) -> list[Check]:
+        """Return all checks of the subject as skipped, where the subject does not apply."""
+        return [self.skip(name, why, host=host, unproven=unproven) for name in self.names]
+
+
+def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
+    """Build a check from plain data, as a module result or a stored document holds it.
+
+    Raises:
+        ValueError: the verdict or level is none of the known words.
+        KeyError: ``id`` or ``verdict`` is missing.
+    """
+    texts = {key: str(data.get(key, "")) for key in ("observed", "expected", "source", "cause", "fix")}
+    return Check(
+        id=str(data["id"]),
+        host=str(data.get("host") or host),
+        verdict=Verdict(data["verdict"]),
+        level=Level(data.get("level", Level.HOST)),
+        simulated=bool(data.get("simulated", False)),
+        unproven=bool(data.get("unproven", False)),
+        **texts,
+    )
+
+
+def overall(checks: Iterable[Check]) -> Verdict:
+    """Return the verdict of all checks together: fail over unknown over pass; nothing checked is unknown."""
+    verdicts = {check.verdict for check in checks}
+    if Verdict.FAIL in verdicts:
+        return Verdict.FAIL
+    if Verdict.UNKNOWN in verdicts or not verdicts - {Verdict.SKIP}:
+        return Verdict.UNKNOWN
+    return Verdict.PASS

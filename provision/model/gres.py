@@ -1,0 +1,92 @@
+"""Generic resources in Slurm's words: the only place where ``gpu:A40:4`` is read. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+# A type may begin with a digit, as MIG's 1g.10gb does, but is no number: gpu:4 is a count.
+_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?:(?P<count>[0-9]{1,7})")
+#: What Slurm adds when it prints resources: the sockets behind them, their numbers, or that there are none.
+_ADDED = re.compile(r"\((S:[0-9,-]+|IDX:[0-9,-]*|null)\)")
+
+#: Devices of one kind on one node that anybody can mean. Slurm counts further; a machine that claims more is lying, and
+#: each device is a line of gres.conf.
+MAX_COUNT = 1024
+
+
+class Gres(BaseModel):
+    """Generic resources of one kind on one node, such as four A40 GPUs. ``type`` is None where it is not told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str
+    type: str | None
+    count: int
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in (self.name, self.type, self.count) if part is not None)
+
+    @property
+    def kind(self) -> str:
+        """``gpu:a40`` or ``gpu``, in lower case, as Slurm compares types."""
+        return f"{self.name}:{self.type}".lower() if self.type else self.name.lower()
+
+
+def gres_from(value: object) -> Gres:
+    """Read ``gpu:A40:4`` or ``gpu:4``, as Slurm's Gres= writes them.
+
+    Raises:
+        ValueError: the count is missing, zero, negative, no whole number or above :data:`MAX_COUNT`.
+    """
+    if isinstance(value, Gres):
+        return value
+    found = _GRES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if not found or int(found["count"]) < 1:
+        raise ValueError(
+            f"'{value}' must be name:type:count or name:count with a count of 1 or more, for example gpu:A40:4"
+        )
+    if int(found["count"]) > MAX_COUNT:
+        raise ValueError(f"'{value}' names more than {MAX_COUNT} devices of one kind on one node")
+    return Gres(name=found["name"], type=found["type"], count=int(found["count"]))
+
+
+def parse(value: object) -> tuple[Gres, ...]:
+    """Read a ``node_gres``: its items separated by commas, or a list of them; nothing means no resources.
+
+    Raises:
+        ValueError: it is neither, or an item is none that Slurm reads.
+    """
+    if isinstance(value, str):
+        return tuple(gres_from(item) for item in value.split(",") if item.strip())
+    if isinstance(value, Sequence):
+        return tuple(gres_from(item) for item in value)
+    raise ValueError("it must be a list, or its items separated by commas")
+
+
+def printed(text: str) -> tuple[Gres, ...]:
+    """Read resources as Slurm prints them: ``gpu:A40:4(S:0-1)``, ``(null)``.
+
+    Raises:
+        ValueError: an item is none that Slurm prints.
+    """
+    return parse(_ADDED.sub("", text))
+
+
+def counts(resources: Iterable[Gres]) -> dict[str, int]:
+    """Return how many there are of each kind: ``{"gpu:a40": 4}``."""
+    found: dict[str, int] = {}
+    for one in resources:
+        found[one.kind] = found.get(one.kind, 0) + one.count
+    return found
+
+
+def gpus(value: object) -> int:
+    """Return how many GPUs (MIG instances count one by one) a ``node_gres`` names; None names none.
+
+    Raises:
+        ValueError: as :func:`parse`.
+    """
+    return sum(one.count for one in parse(value or ()) if one.name == "gpu")

@@ -1,1 +1,0 @@
-"""Judgements of what machines and jobs told: from evidence to checks. Pure."""
