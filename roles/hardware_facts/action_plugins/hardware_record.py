@@ -3,7 +3,8 @@
 """Write undeclared hardware beside the inventory. Runs in the controlling process: recording costs no connection.
 
 ``found`` and ``declared`` are mappings as provision.judge.hardware takes them; ``directory`` is the ``host_vars``
-directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and ``path``.
+directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and
+``path``.
 """
 
 from __future__ import annotations
