@@ -1,16 +1,16 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.slurm.conf. Translation only."""
+"""Ansible's door into provision.slurm.conf and provision.judge.slurm_conf. Translation only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha1
 
 from ansible.errors import AnsibleFilterError
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared import GROUPS, READ, cluster_from
+from provision.judge import slurm_conf
 from provision.slurm.conf import slurm_values
 from provision.slurm.render import render_values
 
@@ -33,11 +33,10 @@ def slurm_conf_values(groups, hostvars):
         raise AnsibleFilterError(f"{error.problem}\nFix: {error.fix}") from None
 
 
-def slurm_conf_differing(found, values):
-    """Return those of stat's ``results`` that are not as rendered from ``values``; without values, all that exist."""
-    texts = render_values(plain(values)) if values else {}
-    wanted = {name: sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in texts.items()}
-    return [one["item"] for one in found if one["stat"].get("checksum") != wanted.get(one["item"])]
+def slurm_conf_checks(found, values):
+    """Return the checks of a machine's files by stat's results; without ``values``, it must have no slurm.conf."""
+    texts = render_values(plain(values)) if values else {"slurm.conf": None}
+    return [check.as_dict() for check in slurm_conf.checks(plain(found), texts)]
 
 
 class FilterModule:
@@ -45,4 +44,4 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"slurm_conf_values": slurm_conf_values, "slurm_conf_differing": slurm_conf_differing}
+        return {"slurm_conf_values": slurm_conf_values, "slurm_conf_checks": slurm_conf_checks}
