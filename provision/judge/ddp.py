@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from provision.judge import nccl
 from provision.judge.ddp_blame import accuse, cause_in, who_broke
-from provision.judge.nccl import judge as judge_nccl
-from provision.model.checks import Check, Level, Verdict
+from provision.model.checks import Check, Level, Subject, Verdict
 from provision.rdma.gpudirect_machine import redirecting
 
 #: Job states (and none at all) in which Slurm has not started anything yet.
@@ -62,6 +62,8 @@ STEPS: dict[str, tuple[str, str]] = {
     "speed": ("the speed was not measured", "look at the job's log for why the timed steps are missing"),
 }
 
+SUBJECT = Subject("ddp", names=(*STEPS, "result"), level=Level.JOB)
+
 
 @dataclass(frozen=True)
 class _Court:
@@ -85,11 +87,7 @@ class _Court:
 
     def check(self, name: str, verdict: str, **texts: Any) -> Check:
         """Return one check of this job."""
-        if verdict in ("pass", "skip"):
-            texts = {**texts, "cause": "", "fix": ""}
-        texts.setdefault("host", "")
-        simulated = bool(self.evidence["simulated"])
-        return Check(f"ddp.{name}", verdict=Verdict(verdict), level=Level.JOB, simulated=simulated, **texts)
+        return SUBJECT.check(name, Verdict(verdict), simulated=bool(self.evidence["simulated"]), **texts)
 
     def log_of(self, accused: Mapping[str, Any]) -> list[str]:
         """Return the last lines of the accused rank's log, or of its node's where it never wrote one."""
@@ -97,8 +95,8 @@ class _Court:
         return list(node.get("logs", {}).get(str(accused.get("rank"))) or node.get("node_log") or [])
 
 
-def judge(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one check per step of the proof, ``gpudirect.traffic``, and ``ddp.result`` for the whole, as plain data.
+def checks(evidence: Mapping[str, Any]) -> list[Check]:
+    """Return one check per step of the proof, ``gpudirect.traffic``, and ``ddp.result`` for the whole.
 
     Args:
         evidence: ``run_id``; ``expected``, ranks by node; ``simulated``, words; ``job`` with ``id``, ``state`` and
@@ -114,12 +112,10 @@ def judge(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
     results = [node["result"] for node in nodes if (node.get("result") or {}).get("run_id") == run]
     court = _Court(evidence, records, results[0] if results else None)
     if court.result is not None:
-        checks = [*_steps(court, court.result), _traffic(court), _whole(court, court.result)]
-    elif not records and court.job.get("state") in _NOT_STARTED:
-        checks = [*_nothing(court, "the job did not start"), _traffic(court), _not_started(court)]
-    else:
-        checks = [*_nothing(court, "the job ended without a result"), _traffic(court), _broken(court)]
-    return [check.as_dict() for check in checks]
+        return [*_steps(court, court.result), *_traffic(court), _whole(court, court.result)]
+    if not records and court.job.get("state") in _NOT_STARTED:
+        return [*_nothing(court, "the job did not start"), *_traffic(court), _not_started(court)]
+    return [*_nothing(court, "the job ended without a result"), *_traffic(court), _broken(court)]
 
 
 def _named(accused: Mapping[str, Any]) -> str:
@@ -143,12 +139,12 @@ def _host(guilty: Sequence[Mapping[str, Any]]) -> str:
 
 def _nothing(court: _Court, why: str) -> list[Check]:
     """Return every step as unknown: no result speaks of it. What ranks recorded is told, and is no proof alone."""
-    checks = []
+    unknown = []
     for name in STEPS:
         words = {str(record["outcomes"][name]) for record in court.records if name in record.get("outcomes", {})}
         said = f"{why}; before that, ranks recorded {' and '.join(sorted(words))}" if words else why
-        checks.append(court.check(name, "unknown", observed=said, expected="a result", fix="see ddp.result"))
-    return checks
+        unknown.append(court.check(name, "unknown", observed=said, expected="a result", fix="see ddp.result"))
+    return unknown
 
 
 def _not_started(court: _Court) -> Check:
@@ -167,15 +163,15 @@ def _not_started(court: _Court) -> Check:
 
 def _steps(court: _Court, result: Mapping[str, Any]) -> list[Check]:
     """Return the program's own word on each step; a step it does not speak of is unknown."""
-    checks = []
+    judged = []
     for name, (cause, fix) in STEPS.items():
         step = result["steps"].get(name)
         if step is None:
             said = "the result does not speak of this step"
-            checks.append(court.check(name, "unknown", observed=said, expected="an outcome", cause=cause, fix=fix))
+            judged.append(court.check(name, "unknown", observed=said, expected="an outcome", cause=cause, fix=fix))
             continue
         guilty = step.get("guilty") or []
-        checks.append(
+        judged.append(
             court.check(
                 name,
                 step["verdict"],
@@ -187,10 +183,10 @@ def _steps(court: _Court, result: Mapping[str, Any]) -> list[Check]:
                 fix=fix,
             )
         )
-    return checks
+    return judged
 
 
-def _traffic(court: _Court) -> Check:
+def _traffic(court: _Court) -> list[Check]:
     """Return ``gpudirect.traffic``: what NCCL itself said about its ways between the machines."""
     nodes, rdma = court.evidence["nodes"], court.evidence["rdma"]
     without, simulated = "", "gpu" in court.evidence["simulated"]
@@ -203,11 +199,11 @@ def _traffic(court: _Court) -> Check:
     elif rdma and all(told is not None and not told["adapters"] for told in rdma.values()):
         without = "no machine has an RDMA adapter: data goes over TCP"
     if without:
-        return Check("gpudirect.traffic", "", Verdict.SKIP, level=Level.JOB, observed=without, simulated=simulated)
+        return [nccl.SUBJECT.check("traffic", Verdict.SKIP, without, simulated=simulated)]
     redirected = {node: sorted(redirecting(told)) for node, told in rdma.items() if told}
     bridges = "; ".join(f"{', '.join(found)} of {node}" for node, found in sorted(redirected.items()) if found)
     logs = {node: "\n".join(nodes.get(node, {}).get("nccl") or ()) for node in court.evidence["expected"]}
-    return judge_nccl(logs, bridges=bridges)
+    return nccl.checks(logs, bridges=bridges)
 
 
 def _broken(court: _Court) -> Check:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provision.model.checks import Check, Level, Verdict
+from provision.model.checks import Check, Level, Subject, Verdict
+
+SUBJECT = Subject("gpudirect", names=("traffic",), level=Level.JOB)
 
 #: One connection of a channel over the network. The mark at its end is the proof; "GDR 1" elsewhere in the log is none.
 _EDGE = re.compile(
@@ -39,8 +41,8 @@ def edges(text: str) -> list[Edge]:
     ]
 
 
-def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
-    """Return the check of a job's logs, by machine.
+def checks(logs: Mapping[str, str], *, bridges: str = "") -> list[Check]:
+    """Return ``gpudirect.traffic``, from a job's logs by machine.
 
     ``bridges`` names those with access control switched on, which is the usual reason. No connection in the log proves
     nothing: newer releases connect when the first large collective needs it.
@@ -48,7 +50,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
     found = {host: edges(text) for host, text in logs.items()}
     silent = sorted(host for host, seen in found.items() if not seen)
     if not logs or silent:
-        return _check(
+        return _said(
             Verdict.UNKNOWN,
             observed=f"no connection over a network in the log of {', '.join(silent[:5]) or 'any machine'}",
             cause="the job ran on one machine, its log was not kept, or no large collective ran",
@@ -56,7 +58,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
         )
     sockets = sorted(host for host, seen in found.items() if any(edge.net == "Socket" for edge in seen))
     if sockets:
-        return _check(
+        return _said(
             Verdict.FAIL,
             observed=f"NCCL used TCP on {', '.join(sockets[:5])}",
             cause="it found no usable RDMA device: /dev/infiniband is not in the container, or all ports are down",
@@ -67,7 +69,7 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
     if without:
         told = [f"{host}: rails {', '.join(map(str, nics))}" for host, nics in sorted(without.items())]
         off = sorted({one["name"] or one["adapter"] for text in logs.values() for one in _DISABLED.finditer(text)})
-        return _check(
+        return _said(
             Verdict.WARN,
             observed="NCCL used RDMA without GPUDirect on " + "; ".join(told[:5]),
             cause="; ".join(
@@ -82,20 +84,11 @@ def judge(logs: Mapping[str, str], *, bridges: str = "") -> Check:
         )
     way = "DMA-BUF" if any(_DMABUF.search(text) for text in logs.values()) else "peer memory"
     number = sum(len(seen) for seen in found.values())
-    return _check(
+    return _said(
         Verdict.PASS, observed=f"{number} connections of {len(found)} machines, all with GPUDirect RDMA by {way}"
     )
 
 
-def _check(verdict: Verdict, observed: str, cause: str = "", fix: str = "") -> Check:
-    return Check(
-        "gpudirect.traffic",
-        host="",
-        verdict=verdict,
-        level=Level.JOB,
-        observed=observed,
-        expected="every connection between machines with GPUDirect RDMA",
-        source="NCCL's log",
-        cause=cause,
-        fix=fix,
-    )
+def _said(verdict: Verdict, observed: str, cause: str = "", fix: str = "") -> list[Check]:
+    expected = "every connection between machines with GPUDirect RDMA"
+    return [SUBJECT.check("traffic", verdict, observed, expected, source="NCCL's log", cause=cause, fix=fix)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from labs import Lab, docker
 
-from provision.judge.ddp import judge
+from provision.judge import ddp
 from provision.judge.ddp_evidence import evidence_from
 
 DIRECTORY = "/var/lib/clusterctl/ddp"
@@ -33,7 +33,7 @@ def verdict(lab: Lab, job: str) -> dict[str, dict[str, Any]]:
         node: docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
         for node in EXPECTED
     }
-    checks = judge(evidence_from(job, "", left, EXPECTED, ["gpu"], {}, DIRECTORY))
+    checks = [check.as_dict() for check in ddp.checks(evidence_from(job, "", left, EXPECTED, ["gpu"], {}, DIRECTORY))]
     return {check["id"].removeprefix("ddp."): check for check in checks}
 
 

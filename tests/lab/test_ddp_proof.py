@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from provision import content
-from provision.judge.ddp import judge
+from provision.judge import ddp
 from provision.judge.ddp_evidence import evidence_from
 
 FILES = content.ROOT / "roles" / "ddp_validation" / "files"
@@ -94,7 +94,8 @@ class Trial:
             command = [sys.executable, str(FILES / "ddp_collect.py"), str(self.folder / node), json.dumps(slurm)]
             left[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         words = [word for word in simulated.split(",") if word]
-        checks = judge(evidence_from(json.dumps(slurm), "", left, expected, words, {}, str(self.folder)))
+        found = evidence_from(json.dumps(slurm), "", left, expected, words, {}, str(self.folder))
+        checks = [check.as_dict() for check in ddp.checks(found)]
         return {check["id"].removeprefix("ddp."): check for check in checks}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.judge.ddp import STEPS, judge
+from provision.judge import ddp
+from provision.judge.ddp import STEPS
 from provision.judge.ddp_blame import LOG_CAUSES, cause_in, who_broke
 from provision.judge.ddp_evidence import evidence_from
 from provision.model.gres import gpus
@@ -72,6 +73,10 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
         "rdma": {},
         "directory": "/runs/r1",
     }
+
+
+def judge(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [check.as_dict() for check in ddp.checks(found)]
 
 
 def by_id(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

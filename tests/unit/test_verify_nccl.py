@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from provision.judge.nccl import edges, judge
+from provision.judge import nccl
+from provision.judge.nccl import edges
+from provision.model.checks import Check
 
 LOGS = Path(__file__).parent / "fixtures" / "nccl"
+
+
+def judge(logs: dict[str, str], bridges: str = "") -> Check:
+    [check] = nccl.checks(logs, bridges=bridges)
+    return check
 
 
 def log(name: str) -> str:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from provision.judge.ddp import judge
+from provision.judge.ddp import checks
 from provision.judge.ddp_evidence import evidence_from
 from provision.model.gres import gpus
 
@@ -30,7 +30,8 @@ def ddp_checks(ranks, job, hostvars, hosts, simulated, directory):
     expected = {str(host): int(ranks[host]) for host in hosts}
     said = str(job.get("stdout") or ""), str(job.get("stderr") or job.get("msg") or "")
     rdma = {str(host): _rdma(hostvars[host]) for host in hosts}
-    return judge(evidence_from(*said, left, expected, [str(word) for word in simulated], rdma, str(directory)))
+    evidence = evidence_from(*said, left, expected, [str(word) for word in simulated], rdma, str(directory))
+    return [check.as_dict() for check in checks(evidence)]
 
 
 def _rdma(variables):
