@@ -1,13 +1,25 @@
-"""Declared hardware against found hardware, and what to record where nothing was declared. Pure.
+"""Declared hardware against the machine's, and what to record where nothing was declared. Pure.
 
-``found`` is what the module ``machine_facts`` reports under ``hardware``; ``declared`` maps the inventory's ``node_*``
-names to their values, None where the inventory says nothing.
+``facts`` (``found``) is what the module ``machine_facts`` reports under ``hardware``; ``declared`` maps the inventory's
+``node_*`` names to their values, None where the inventory says nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from provision.model import gres
+from provision.model.checks import Check, Subject, Verdict
+
+SUBJECT = Subject(
+    "hardware",
+    names=(
+        "cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version", "real_memory", "gres",
+        "gpu_driver", "gpu_id", "gpus_on_bus",
+    ),
+    fix="correct the inventory for this host, or repair the machine",
+)  # fmt: skip
 
 #: A node that registers with less memory than declared is refused by Slurm, and kernel or firmware updates take a few
 #: MB. So 2 % are left out, and of the rest three digits are kept (less than 1 %), so that like machines are described
@@ -17,14 +29,10 @@ MEMORY_DIGITS = 3
 
 _TOPOLOGY_SOURCE = "/sys/devices/system/cpu"
 
-#: Inventory name -> name in ``found``, for what must be equal.
-_COUNTS = {
-    "node_cpus": "cpus",
-    "node_sockets": "sockets",
-    "node_cores_per_socket": "cores_per_socket",
-    "node_threads_per_core": "threads_per_core",
-    "node_cgroup_version": "cgroup_version",
-}
+#: What must be equal, by its name in the facts; the inventory's has ``node_`` before it.
+_COUNTS = ("cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version")
+
+_DIFFERS = "the machine differs from its inventory: other hardware, a failed part, or a firmware setting"
 
 
 def recorded_memory(found: int) -> int:
@@ -65,110 +73,159 @@ def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tup
     return [entry for entry in values if declared.get(entry[0]) is None]
 
 
-def judge(found: Mapping[str, Any], declared: Mapping[str, Any], *, simulated: bool = False) -> list[dict[str, Any]]:
-    """Compare what is declared with what was found; return check dictionaries, none for what is not declared."""
-    checks = []
-    for name, key in _COUNTS.items():
-        if declared.get(name) is not None:
-            checks.append(_check(name, str(found[key]), str(declared[name]), _whole(declared[name]) == found[key]))
-    if declared.get("node_real_memory") is not None:
-        wanted, has = _whole(declared["node_real_memory"]), int(found["real_memory"])
-        check = _check("node_real_memory", f"{has} MB", f"at most {has} MB", wanted is not None and wanted <= has)
-        check.update(expected=f"{declared['node_real_memory']} MB or more")
-        checks.append(check)
-    # Of a machine with MIG, node_gres counts instances, which the role nvidia_mig makes and proves.
-    if declared.get("node_gres") is not None and not declared.get("node_mig"):
-        checks.append(_gres(found, str(declared["node_gres"]), simulated))
-    if found["gpus_on_bus"] and not found["gpu_count"]:
-        checks += _without_driver(found, declared.get("node_gres") is not None)
-    elif found["gpu_count"] < found["gpus_on_bus"]:
-        checks.append(_fallen_off(found))
-    return checks
+def checks(facts: Mapping[str, Any], wants: Mapping[str, Any], *, simulated: bool = False) -> list[Check]:
+    """Compare what is declared (``wants``) with the machine: all checks of the subject.
+
+    ``simulated`` marks what is said of GPUs.
+    """
+    return [
+        *(_count(name, facts[name], wants.get(f"node_{name}")) for name in _COUNTS),
+        _memory(int(facts["real_memory"]), wants.get("node_real_memory")),
+        _gres(facts, wants, simulated),
+        _gpu_driver(facts, simulated),
+        _gpu_id(facts, wants.get("node_gres") is not None, simulated),
+        _gpus_on_bus(facts, simulated),
+    ]
 
 
-def gres_counts(text: str) -> dict[str, int]:
-    """Return how many of each GPU type a ``Gres`` value names; entries that are no GPUs are left out."""
-    counts: dict[str, int] = {}
-    for entry in filter(None, text.replace(" ", "").split(",")):
-        name, *middle, count = entry.split("(")[0].split(":")
-        if name == "gpu" and count.isdigit():
-            kind = middle[0].lower() if middle else ""
-            counts[kind] = counts.get(kind, 0) + int(count)
-    return counts
+def _count(name: str, has: int, declared: object) -> Check:
+    if declared is None:
+        return SUBJECT.skip(name, "not declared")
+    source = f"node_{name}"
+    fix = f"correct {source} for this host, or repair the machine"
+    return SUBJECT.check(name, _whole(declared) == has, has, declared, source=source, cause=_DIFFERS, fix=fix)
 
 
-def _without_driver(found: Mapping[str, Any], declared: bool) -> list[dict[str, Any]]:
-    """Judge GPUs that only the bus shows."""
-    check = _check("node_gres", f"{found['gpus_on_bus']} NVIDIA devices on the bus, no driver", "a driver", False)
-    checks = [{**check, "id": "hardware.gpu_driver", "verdict": "warn", "cause": "no driver is loaded yet",
-               "fix": "clusterctl provision gpu"}]  # fmt: skip
-    unknown = [f"{gpu['address']} (PCI id {gpu['id']})" for gpu in found.get("bus_gpus", ()) if not gpu["product"]]
-    if unknown:
-        check = _check("node_gres", f"unknown GPUs: {', '.join(unknown)}", "GPUs that are known by their PCI id", False)
-        checks.append({**check, "id": "hardware.gpu_id", "verdict": "warn" if declared else "unknown",
-                       "cause": "these ids are not in clusterctl's table, so the GPUs' type is not known",
-                       "fix": "declare node_gres for this host, such as gpu:a40:4"})  # fmt: skip
-    return checks
+def _memory(has: int, declared: object) -> Check:
+    if declared is None:
+        return SUBJECT.skip("real_memory", "not declared")
+    wanted = _whole(declared)
+    return SUBJECT.check(
+        "real_memory",
+        wanted is not None and wanted <= has,
+        f"{has} MB",
+        f"{declared} MB or more",
+        source="node_real_memory",
+        cause=_DIFFERS,
+        fix="correct node_real_memory for this host, or repair the machine",
+    )
 
 
-def _fallen_off(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Judge a driver that runs fewer GPUs than the bus has."""
-    there = set(found.get("gpu_addresses", ()))
-    missing = [gpu["address"] for gpu in found.get("bus_gpus", ()) if gpu["address"] not in there]
-    seen = f"the bus has {found['gpus_on_bus']} GPUs, {found['gpu_source']} lists {found['gpu_count']}"
-    if there and missing:
-        seen += f": {', '.join(missing)} is missing"
-    check = _check("node_gres", seen, f"{found['gpus_on_bus']} GPUs", False)
-    return {**check, "id": "hardware.gpus_on_bus", "source": "the PCI bus",
-            "cause": "a GPU fell off the bus or could not be initialised (Xid 79): hardware, not configuration",
-            "fix": "on the machine: dmesg | grep -i xid; power it off and on, reseat or replace the GPU"}  # fmt: skip
-
-
-def _gres(found: Mapping[str, Any], declared: str, simulated: bool) -> dict[str, Any]:
-    wanted, has = gres_counts(declared), gres_counts(str(found["gres"]))
-    shown = str(found["gres"])
-    if not found["gpu_count"] and found["gpus_on_bus"]:
+def _gres(facts: Mapping[str, Any], wants: Mapping[str, Any], simulated: bool) -> Check:
+    declared = wants.get("node_gres")
+    if declared is None:
+        return SUBJECT.skip("gres", "not declared")
+    if wants.get("node_mig"):
+        # node_gres counts instances, which the role nvidia_mig makes and proves.
+        return SUBJECT.skip("gres", "MIG instances are declared, and proven by the checks of MIG")
+    without_driver = not facts["gpu_count"] and facts["gpus_on_bus"]
+    there = str(facts["gres"])
+    if without_driver:
         # The driver comes later; what is on the bus is there.
-        shown = str(found.get("bus_gres") or f"gpu:{found['gpus_on_bus']}")
-        has, shown = gres_counts(shown), f"{shown} (by PCI id; no driver runs yet)"
-    has_all, wanted_all = sum(has.values()), sum(wanted.values())
-    check = _check("node_gres", shown or "no GPU", declared or "no GPU", True)
-    check["simulated"] = simulated
-    if has_all < wanted_all:
-        check.update(verdict="fail", cause="fewer GPUs than declared: one is missing, failed, or has no driver",
-                     fix="nvidia-smi; lspci -d 10de:; repair the machine or correct node_gres")  # fmt: skip
-    elif has_all > wanted_all:
-        check.update(verdict="warn", cause="more GPUs than declared: Slurm will not hand out the rest",
-                     fix="correct node_gres")  # fmt: skip
-    elif not all(_matched(kind, count, has) for kind, count in wanted.items()):
-        # Slurm accepts any part of the driver's name as a type, so a declared "a40" fits a found "nvidia_a40".
-        check.update(verdict="warn", cause="the types are spelled differently",
-                     fix="write the type as found, so that automatic detection agrees with it")  # fmt: skip
-    return check
+        there = str(facts.get("bus_gres") or f"gpu:{facts['gpus_on_bus']}")
+    try:
+        wanted = gres.parse(declared)
+    except ValueError as error:
+        return SUBJECT.check("gres", False, there, source="node_gres", cause=str(error), fix="correct node_gres")
+    try:
+        has = _types(gres.parse(there))
+    except ValueError as error:
+        return SUBJECT.unknown("gres", f"the machine's GPUs cannot be read: {error}")
+    verdict, cause, fix = _compared(has, _types(wanted))
+    return SUBJECT.check(
+        "gres",
+        verdict,
+        f"{there} (by PCI id; no driver runs yet)" if without_driver else there or "no GPU",
+        ",".join(map(str, wanted)) or "no GPU",
+        source="node_gres",
+        cause=cause,
+        fix=fix,
+        simulated=simulated,
+    )
 
 
-def _matched(kind: str, count: int, has: Mapping[str, int]) -> bool:
-    return sum(number for name, number in has.items() if kind in name) >= count
+def _compared(has: Mapping[str, int], wanted: Mapping[str, int]) -> tuple[Verdict, str, str]:
+    """Return verdict, cause and fix of GPUs by their types."""
+    if sum(has.values()) < sum(wanted.values()):
+        cause = "fewer GPUs than declared: one is missing, failed, or has no driver"
+        return Verdict.FAIL, cause, "nvidia-smi; lspci -d 10de:; repair the machine or correct node_gres"
+    if sum(has.values()) > sum(wanted.values()):
+        return Verdict.WARN, "more GPUs than declared: Slurm will not hand out the rest", "correct node_gres"
+    # Slurm accepts any part of the driver's name as a type, so a declared "a40" fits the machine's "nvidia_a40".
+    if all(sum(number for name, number in has.items() if kind in name) >= count for kind, count in wanted.items()):
+        return Verdict.PASS, "", ""
+    return (
+        Verdict.WARN,
+        "the types are spelled differently",
+        "write the type as the machine has it, so that automatic detection agrees with it",
+    )
 
 
-def _check(name: str, observed: str, expected: str, passed: bool) -> dict[str, Any]:
-    check = {
-        "id": f"hardware.{name.removeprefix('node_')}",
-        "observed": observed,
-        "expected": expected,
-        "source": name,
-        "verdict": "pass" if passed else "fail",
-        "cause": "",
-        "fix": "",
-        "level": "host",
-        "simulated": False,
+def _types(resources: tuple[gres.Gres, ...]) -> dict[str, int]:
+    """Return how many GPUs there are of each type, in lower case; an empty text for those without one."""
+    return {
+        kind.removeprefix("gpu").removeprefix(":"): count
+        for kind, count in gres.counts(one for one in resources if one.name == "gpu").items()
     }
-    if not passed:
-        check["cause"] = "the machine differs from its inventory: other hardware, a failed part, or a firmware setting"
-        check["fix"] = f"correct {name} for this host, or repair the machine"
-    return check
 
 
-def _whole(value: Any) -> int | None:
+def _gpu_driver(facts: Mapping[str, Any], simulated: bool) -> Check:
+    if facts["gpu_count"]:
+        observed = f"{facts['gpu_source']} lists {facts['gpu_count']}"
+        return SUBJECT.check("gpu_driver", True, observed, "a driver", simulated=simulated)
+    if not facts["gpus_on_bus"]:
+        return SUBJECT.skip("gpu_driver", "no NVIDIA GPU")
+    return SUBJECT.check(
+        "gpu_driver",
+        Verdict.WARN,
+        f"{facts['gpus_on_bus']} NVIDIA devices on the bus, no driver",
+        "a driver",
+        cause="no driver is loaded yet",
+        fix="clusterctl provision gpu",
+    )
+
+
+def _gpu_id(facts: Mapping[str, Any], declared: bool, simulated: bool) -> Check:
+    if facts["gpu_count"]:
+        return SUBJECT.skip("gpu_id", "the driver names the GPUs")
+    if not facts["gpus_on_bus"]:
+        return SUBJECT.skip("gpu_id", "no NVIDIA GPU")
+    strange = [f"{gpu['address']} (PCI id {gpu['id']})" for gpu in facts.get("bus_gpus", ()) if not gpu["product"]]
+    return SUBJECT.check(
+        "gpu_id",
+        Verdict.PASS if not strange else Verdict.WARN if declared else Verdict.UNKNOWN,
+        f"unknown GPUs: {', '.join(strange)}" if strange else "all known",
+        "GPUs that are known by their PCI id",
+        cause="these ids are not in clusterctl's table, so the GPUs' type is not known",
+        fix="declare node_gres for this host, for example gpu:a40:4",
+        simulated=simulated,
+    )
+
+
+def _gpus_on_bus(facts: Mapping[str, Any], simulated: bool) -> Check:
+    """Judge a driver that runs fewer GPUs than the bus has."""
+    if not facts["gpus_on_bus"]:
+        return SUBJECT.skip("gpus_on_bus", "no NVIDIA GPU on the bus")
+    if not facts["gpu_count"]:
+        return SUBJECT.skip("gpus_on_bus", "no driver runs that could list them")
+    there = set(facts.get("gpu_addresses", ()))
+    missing = [gpu["address"] for gpu in facts.get("bus_gpus", ()) if gpu["address"] not in there]
+    observed = f"the bus has {facts['gpus_on_bus']} GPUs, {facts['gpu_source']} lists {facts['gpu_count']}"
+    passed = facts["gpu_count"] >= facts["gpus_on_bus"]
+    if not passed and there and missing:
+        observed += f": {', '.join(missing)} is missing"
+    return SUBJECT.check(
+        "gpus_on_bus",
+        passed,
+        observed,
+        f"{facts['gpus_on_bus']} GPUs",
+        source="the PCI bus",
+        cause="a GPU fell off the bus or could not be initialised (Xid 79): hardware, not configuration",
+        fix="on the machine: dmesg | grep -i xid; power it off and on, reseat or replace the GPU",
+        simulated=simulated,
+    )
+
+
+def _whole(value: object) -> int | None:
     text = str(value).strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() else None

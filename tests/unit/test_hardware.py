@@ -50,17 +50,41 @@ def found(**changes: Any) -> dict[str, Any]:
 
 
 def judged(declared: dict[str, Any], **changes: Any) -> dict[str, dict[str, Any]]:
-    return {check["id"]: check for check in hardware.judge(found(**changes), declared)}
+    return {check.id: check.as_dict() for check in hardware.checks(found(**changes), declared)}
 
 
-def test_what_agrees_passes_and_what_is_undeclared_is_not_judged() -> None:
+def test_what_agrees_passes_and_what_is_undeclared_is_skipped_with_that_reason() -> None:
     checks = judged({"node_cpus": "48", "node_real_memory": 190000, "node_gres": "gpu:A40:4", "node_sockets": None})
 
-    assert {name: check["verdict"] for name, check in checks.items()} == {
-        "hardware.cpus": "pass",
-        "hardware.real_memory": "pass",
-        "hardware.gres": "pass",
-    }
+    assert [name for name, check in checks.items() if check["verdict"] == "pass"] == [
+        "hardware.cpus", "hardware.real_memory", "hardware.gres", "hardware.gpu_driver", "hardware.gpus_on_bus",
+    ]  # fmt: skip
+    assert checks["hardware.sockets"]["observed"] == "not declared"
+    assert {check["verdict"] for check in checks.values()} == {"pass", "skip"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "changes"),
+    [({}, {}), ({}, BARE), ({}, NEW), ({}, {**BARE, "gpus_on_bus": 0}), ({"node_gres": "gpu:a40:4"}, {}),
+     ({"node_gres": "gpu:a100_1g.5gb:28", "node_mig": "0-3:1g.5gb*7"}, {}), ({"node_gres": "no gres"}, {})],
+)  # fmt: skip
+def test_every_check_is_given_whatever_is_declared_and_there(declared: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert sorted(judged(declared, **changes)) == sorted(hardware.SUBJECT.ids)
+
+
+@pytest.mark.parametrize("declared", ["gpu:a40:4", ["gpu:a40:4"], ["gpu:a40:2", "gpu:a40:2"], "gpu:a40:2,gpu:a40:2"])
+def test_a_missing_gpu_fails_however_its_gres_is_written(declared: object) -> None:
+    two = {"gres": "gpu:a40:2", "gpu_count": 2}
+
+    assert judged({"node_gres": declared})["hardware.gres"]["verdict"] == "pass"
+    check = judged({"node_gres": declared}, **two)["hardware.gres"]
+    assert (check["verdict"], check["observed"]) == ("fail", "gpu:a40:2")
+    assert "fewer GPUs than declared" in check["cause"]
+
+
+@pytest.mark.parametrize("answer", ["gpu:a40:99999999999", "gpu:a40", "{{ x }}:1", "gpu:\x1b[2J:1"])
+def test_gpus_that_a_machine_answers_and_nobody_can_read_are_unknown(answer: str) -> None:
+    assert judged({"node_gres": "gpu:a40:4"}, gres=answer)["hardware.gres"]["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize("declared", [24, 47, 49, 96])
@@ -104,13 +128,15 @@ def test_gpus_are_compared_by_number_and_type(declared: str, gres: str, count: i
 def test_instances_of_mig_are_not_compared_with_whole_gpus() -> None:
     declared = {"node_gres": "gpu:a100_1g.5gb:28", "node_mig": "0-3:1g.5gb*7"}
 
-    assert hardware.judge(A40, declared) == []
+    assert judged(declared)["hardware.gres"]["verdict"] == "skip"
 
 
 def test_simulated_gpus_are_marked() -> None:
-    [check] = hardware.judge(found(), {"node_gres": "gpu:a40:4"}, simulated=True)
+    checks = hardware.checks(found(), {"node_gres": "gpu:a40:4", "node_cpus": 48}, simulated=True)
 
-    assert check["simulated"] is True
+    assert [check.id for check in checks if check.simulated] == [
+        "hardware.gres", "hardware.gpu_driver", "hardware.gpus_on_bus",
+    ]  # fmt: skip
 
 
 def test_what_is_declared_is_not_recorded_again() -> None:

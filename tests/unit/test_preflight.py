@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from provision.judge import base_system, preflight
+from provision.model import memlock
+from provision.model.addresses import hosts_entries
 
 READY: dict[str, Any] = {
     "python": "3.11.2",
@@ -29,8 +31,10 @@ READY: dict[str, Any] = {
 }
 ROOT_NEEDS = {"path": "/", "megabytes": 1000, "purpose": "logs", "always": True}
 IMAGES_NEED = {"path": "/images", "megabytes": 5000, "purpose": "images"}
+ENTRIES = [{"address": "10.0.18.1", "names": ["head"]}, {"address": "10.0.18.11", "names": ["node1"]}]
 SETTINGS: dict[str, Any] = {
     "name": "node1",
+    "hosts": ENTRIES,
     "disk_space": [ROOT_NEEDS, IMAGES_NEED],
     "lock_timeout": 120,
     "clock_warn_seconds": 5,
@@ -38,23 +42,56 @@ SETTINGS: dict[str, Any] = {
     "memlock": "unlimited",
     "time_service": "chrony",
 }
-ENTRIES = [{"address": "10.0.18.1", "names": ["head"]}, {"address": "10.0.18.11", "names": ["node1"]}]
 
 
 def before(name: str, settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    checks = preflight.preflight({**READY, **changes}, {**SETTINGS, **(settings or {})})
-    return next(check for check in checks if check["id"] == f"preflight.{name}")
+    checks = preflight.checks({**READY, **changes}, {**SETTINGS, **(settings or {})})
+    return next(check for check in checks if check.id == f"preflight.{name}").as_dict()
 
 
 def after(name: str, settings: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    checks = base_system.judge({**READY, **changes}, ENTRIES, {**SETTINGS, **(settings or {})})
-    return next(check for check in checks if check["id"] == f"base_system.{name}")
+    checks = base_system.checks({**READY, **changes}, {**SETTINGS, **(settings or {})})
+    return next(check for check in checks if check.id == f"base_system.{name}").as_dict()
 
 
 def test_a_machine_that_is_ready_passes_everything() -> None:
-    checks = preflight.preflight(READY, SETTINGS) + base_system.judge(READY, ENTRIES, SETTINGS)
+    checks = preflight.checks(READY, SETTINGS) + base_system.checks(READY, SETTINGS)
 
-    assert {check["id"]: check for check in checks if check["verdict"] != "pass"} == {}
+    assert {check.id: check for check in checks if check.verdict != "pass"} == {}
+
+
+@pytest.mark.parametrize("facts", [READY, {key: value for key, value in READY.items() if key != "hardware"}])
+def test_every_check_is_given_for_every_machine(facts: dict[str, Any]) -> None:
+    assert sorted(check.id for check in preflight.checks(facts, SETTINGS)) == sorted(preflight.SUBJECT.ids)
+    assert sorted(check.id for check in base_system.checks(facts, SETTINGS)) == sorted(base_system.SUBJECT.ids)
+
+
+def test_another_name_than_the_inventorys_is_a_failure_of_what_was_prepared() -> None:
+    changed = after("hostname", hostname="other", addresses={**READY["addresses"], "other": ["10.0.18.11"]})
+
+    assert (changed["verdict"], changed["observed"], changed["expected"]) == ("fail", "other", "node1")
+
+
+def test_an_address_in_front_of_the_declared_one_is_a_cause_of_its_own() -> None:
+    check = after("names", addresses={"node1": ["10.0.18.11"], "head": ["10.9.9.9", "10.0.18.1"]})
+
+    assert check["verdict"] == "fail"
+    assert check["observed"] == "head is 10.9.9.9, and the declared 10.0.18.1 comes after it"
+    assert "in front of the declared one" in check["cause"]
+
+
+def test_an_address_behind_the_declared_one_does_no_harm() -> None:
+    addresses = {"node1": ["10.0.18.11"], "head": ["10.0.18.1", "10.9.9.9"]}
+
+    assert after("names", addresses=addresses)["verdict"] == "pass"
+
+
+def test_one_address_is_the_same_however_it_is_written() -> None:
+    hosts = [{"address": "FD00:0::12", "names": ["head"]}]
+
+    assert (
+        after("names", {"hosts": hosts}, addresses={"node1": ["10.0.18.11"], "head": ["fd00::12"]})["verdict"] == "pass"
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +182,7 @@ def test_a_name_that_leads_elsewhere_fails_after_preparation(addresses: dict[str
 def test_a_thousand_wrong_names_are_one_short_finding() -> None:
     entries = [{"address": f"10.1.{n // 250}.{n % 250 + 1}", "names": [f"n{n}"]} for n in range(1000)]
 
-    check = base_system.judge(READY, entries, SETTINGS)[0]
+    check = after("names", {"hosts": entries})
 
     assert "and 995 more" in check["observed"]
     assert len(check["observed"]) < 400
@@ -182,10 +219,10 @@ def test_locked_memory_is_judged_by_what_a_login_gets(login: str, highest: str, 
 
 
 def test_a_limit_is_never_set_higher_than_the_machine_allows() -> None:
-    assert base_system.memlock("unlimited", "unlimited") == "unlimited"
-    assert base_system.memlock("unlimited", "8192") == "8192"
-    assert base_system.memlock("4096", "8192") == "4096"
-    assert base_system.memlock("16384", "8192") == "8192"
+    assert memlock.possible("unlimited", "unlimited") == "unlimited"
+    assert memlock.possible("unlimited", "8192") == "8192"
+    assert memlock.possible("4096", "8192") == "4096"
+    assert memlock.possible("16384", "8192") == "8192"
 
 
 def test_a_missing_package_fails() -> None:
@@ -202,7 +239,7 @@ def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
         "10.0.18.13": {},
     }
 
-    assert base_system.hosts_entries(hostvars, hostvars) == [
+    assert hosts_entries(hostvars, hostvars) == [
         {"address": "10.0.18.1", "names": ["head"]},
         {"address": "10.0.18.11", "names": ["node1.example.com", "node1"]},
         {"address": "fd00::12", "names": ["node2"]},

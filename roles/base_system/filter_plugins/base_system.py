@@ -1,25 +1,26 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.judge.base_system. Translation only."""
+"""Ansible's door into what base_system writes and how it is judged. Translation only."""
 
 from __future__ import annotations
 
 from provision.judge import base_system
+from provision.model import addresses, memlock
 
 
 def base_system_entries(hostvars, hosts):
     """Return address and names of every host whose address the inventory gives."""
-    return base_system.hosts_entries(hostvars, list(hosts))
+    return addresses.hosts_entries(hostvars, list(hosts))
 
 
 def base_system_memlock(wanted, highest):
     """Return the limit to set: what is wanted, but not more than the machine allows."""
-    return base_system.memlock(str(wanted), str(highest))
+    return memlock.possible(str(wanted), str(highest))
 
 
-def base_system_checks(machine, entries, settings):
+def base_system_checks(machine, settings):
     """Return the checks of one machine, as the action cluster_check takes them."""
-    return base_system.judge(machine, entries, settings)
+    return [check.as_dict() for check in base_system.checks(machine, settings)]
 
 
 class FilterModule:

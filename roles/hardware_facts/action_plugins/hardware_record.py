@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         host = str(task_vars["inventory_hostname"])
         found, declared = dict(args["found"]), dict(args["declared"])
         values = hardware.to_record(found, declared)
-        if any(check["verdict"] == "fail" for check in hardware.judge(found, declared)):
+        if any(check.verdict == "fail" for check in hardware.checks(found, declared)):
             values = []  # half of the truth beside half of an error would be worse than either
         result.update(changed=False, values={name: value for name, value, _ in values}, path="")
         if not values:

@@ -9,10 +9,10 @@ from provision.judge import hardware, preflight
 
 def preflight_checks(machine, settings, declared, simulated):
     """Return the checks of one machine, as the action cluster_check takes them."""
-    checks = preflight.preflight(machine, settings)
+    checks = preflight.checks(machine, settings)
     if "hardware" in machine:
-        checks += hardware.judge(machine["hardware"], declared, simulated=bool(simulated))
-    return checks
+        checks += hardware.checks(machine["hardware"], declared, simulated=bool(simulated))
+    return [check.as_dict() for check in checks]
 
 
 class FilterModule:
