@@ -1,228 +1,225 @@
-"""Are a machine's RDMA ports up, at full rate, and managed? Pure judgement of what ``ibstat`` said."""
+"""A machine's RDMA devices as the kernel itself shows them, and what surrounds them. Pure judgement.
+
+``found`` is what the module ``machine_facts`` reports under ``rdma``. The kernel's files are the sturdier source;
+``ibstat`` is what people look at, so that it says the same is a check of its own.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from provision.rdma.ibstat import Adapter, Port
+from provision.judge.rdma_ports import SUBJECT
+from provision.judge.rdma_ports import checks as port_checks
+from provision.model.checks import Check, Verdict
+from provision.rdma.expected import Expected, expected
+from provision.rdma.ibstat import Adapter, Port, parse
+
+__all__ = ["SUBJECT", "adapters_of", "checks", "ofed", "presence"]
+
+#: Why nothing is asked about a machine without an RDMA device.
+_NO_DEVICE = "no RDMA device"
+_DRIVER = "dmesg | grep -iE 'mlx|infiniband|rdma'; modprobe the adapter's driver (mlx5_ib)"
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What a machine's ports should be; None leaves a question open. ``rate`` is in Gb/s, ``width`` such as 4X."""
-
-    ports: int | None = None
-    rate: float | None = None
-    link_layer: str | None = None
-    width: str | None = None
-    source: str = "the inventory"
-
-
-def majority(machines: Iterable[Sequence[Adapter]]) -> Expected:
-    """Return what most machines of a group have: where nothing is declared, the odd one out is the suspect.
-
-    A tie says nothing, and neither does a group of one machine. Machines without any port have no say: in a group of
-    many kinds they are often meant to have none.
-    """
-    every = [[port for adapter in adapters for port in adapter.ports] for adapters in machines]
-    ports = [one for one in every if one]
-    active = [[port for port in one if port.state == "Active"] for one in ports]
-    return Expected(
-        ports=_most([len(one) for one in ports]),
-        rate=_most([port.rate for one in active for port in one if port.rate is not None], among=len(ports)),
-        link_layer=_most([port.link_layer for one in active for port in one if port.link_layer], among=len(ports)),
-        width=_most([port.width for one in active for port in one if port.width], among=len(ports)),
-        source="most machines of the group",
+def adapters_of(found: Mapping[str, Any]) -> tuple[Adapter, ...]:
+    """Return the kernel's devices in the form of ibstat's."""
+    return tuple(
+        Adapter(
+            str(device["name"]),
+            str(device["node_type"] or "CA"),
+            {
+                "CA type": str(device["board"]),
+                "Firmware version": str(device["firmware"]),
+                "Number of ports": str(len(device["ports"])),
+            },
+            tuple(_port(str(device["name"]), port) for port in device["ports"]),
+        )
+        for device in found.get("devices", ())
     )
 
 
-def expected(declared: Mapping[str, Any], group: Expected) -> Expected:
-    """Return what is declared for a machine, and what its group has where nothing is.
+def _port(device: str, port: Mapping[str, Any]) -> Port:
+    rate = "" if port["rate"] is None else f"{port['rate']:g} Gb/sec" + (f" ({port['width']})" if port["width"] else "")
+    told = {"State": "state", "Physical state": "physical_state", "SM lid": "sm_lid", "Link layer": "link_layer"}
+    values = {name: str(port[key]) for name, key in told.items()}
+    return Port(device, int(port["number"]), {**values, "Rate": rate})
 
-    ``declared`` has ``ports``, ``rate`` and ``link_layer``, None or empty where the inventory says nothing.
+
+def presence(found: Mapping[str, Any], install: str) -> Check:
+    """Say which adapters a machine has, and that nothing is done where it has none."""
+    adapters = [str(name) for name in found["adapters"]]
+    if not _wanted(found, install):
+        return SUBJECT.skip("adapters", "told never to be prepared" if install == "never" else "no RDMA adapter")
+    return SUBJECT.check("adapters", True, ", ".join(adapters), source="rdma_userspace_install")
+
+
+def _wanted(found: Mapping[str, Any], install: str) -> bool:
+    return install == "always" or (install == "auto" and bool(found["adapters"]))
+
+
+def ofed(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Check:
+    """Refuse an OFED whose origin could not be verified, or that another one is in the way of.
+
+    ``asked``: ``kind`` (none, doca), ``version``, ``fingerprints``.
     """
-    given = {name: declared[name] for name in ("ports", "rate", "link_layer") if declared.get(name) not in (None, "")}
-    kinds: dict[str, Any] = {"ports": int, "rate": float, "link_layer": str}
-    names = ", ".join(f"node_rdma_{name}" for name in given)
-    source = f"{names}; else {group.source}" if given else group.source
-    return replace(group, source=source, **{name: kinds[name](value) for name, value in given.items()})
-
-
-def _most(values: Sequence[Any], among: int | None = None) -> Any:
-    """Return the value that more than half have; None where there is none, or only one machine to ask."""
-    if (len(values) if among is None else among) < 2 or not values:
-        return None
-    value, times = Counter(values).most_common(1)[0]
-    return value if times * 2 > len(values) else None
-
-
-#: What a port that is not Active suffers from, by logical and physical state; the first row that fits.
-_DOWN: tuple[tuple[str, str, str, str], ...] = (
-    (
-        *("Initializing", "LinkUp"),
-        "the link is up and no subnet manager has configured it",
-        "start one (a managed switch's, or on one machine: systemctl enable --now opensm); see it with: sminfo",
-    ),
-    (
-        *("Armed", "LinkUp"),
-        "the subnet manager has not finished with the port",
-        "wait a minute; then on it: smpquery portinfo",
-    ),
-    (
-        *("Down", "Polling"),
-        "the port hears nothing from the other side: cable, transceiver or switch port",
-        "reseat the cable, then swap it with one of a port that works; see mlxlink -d DEVICE",
-    ),
-    (*("Down", "Disabled"), "somebody has disabled the port", "ibportstate LID PORT enable, or set the link up"),
-    (*("Down", "Sleep"), "the port sleeps", "ibportstate LID PORT enable"),
-    (
-        *("Down", "PortConfigurationTraining"),
-        "the two sides do not agree on a speed: a cable or transceiver that one of them does not support",
-        "compare with mlxlink -d DEVICE -m; use a supported cable",
-    ),
-    (
-        *("Down", "LinkErrorRecovery"),
-        "the link keeps failing: a bad cable, transceiver or connector",
-        "swap the cable; watch the counters with: perfquery",
-    ),
-)
-
-
-def _reason(port: Port) -> tuple[str, str]:
-    for state, physical, cause, fix in _DOWN:
-        if (state, physical) == (port.state, port.physical_state):
-            return cause, fix.replace("DEVICE", port.adapter).replace("PORT", str(port.number))
-    return (
-        "the port is not in use or its link is broken",
-        f"ibstat {port.adapter} {port.number}; dmesg | grep {port.adapter}",
+    if asked["kind"] == "none":
+        return SUBJECT.skip("ofed", "the distribution's own drivers and libraries are asked for")
+    wrong = []
+    if not asked["version"]:
+        wrong.append(("no release is named", "set rdma_userspace_ofed_version, for example 3.2.0"))
+    if not asked["fingerprints"]:
+        wrong.append(
+            ("the key's fingerprint is not known", "look it up at NVIDIA's, set rdma_userspace_ofed_fingerprints")
+        )
+    other = found.get("ofed") or {"kind": "", "version": ""}
+    if other["kind"] == "MLNX_OFED":
+        wrong.append((f"MLNX_OFED {other['version']} is installed", "remove it first: ofed_uninstall.sh --force"))
+    return SUBJECT.check(
+        "ofed",
+        not wrong,
+        "; ".join(what for what, _ in wrong) or f"DOCA {asked['version']}, its key pinned",
+        "a named release, a pinned key, no other OFED",
+        source="rdma_userspace_ofed",
+        cause="nothing was changed",
+        fix="; ".join(fix for _, fix in wrong),
     )
 
 
-def checks(adapters: Sequence[Adapter], expected: Expected, *, problem: str = "") -> list[dict[str, Any]]:
-    """Return the checks of one machine.
+def checks(found: Mapping[str, Any], group: Expected, settings: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of one machine; ``group`` is what most machines have.
 
-    ``problem`` is why nothing could be asked; where it is given nothing is concluded from there being no adapter. A
-    machine of which nothing is expected and that has no adapter is asked nothing.
+    ``settings``: ``wanted`` (auto, always, never), ``declared``, ``memlock`` (``unlimited``, or KiB), ``simulated``,
+    and ``ofed`` as :func:`ofed` takes it.
     """
-    ports = [port for adapter in adapters for port in adapter.ports]
-    if not ports and not expected.ports and not problem:
-        return [_check("ports", "skip", observed="no RDMA adapter", expected="none declared", source=expected.source)]
-    found = [_ports(adapters, ports, expected, problem)]
-    if ports:
-        found.append(_state(ports))
-    if active := [port for port in ports if port.state == "Active"]:
-        found += [_rate(active, expected), _link_layer(active, expected)]
-        if any(port.width for port in active):
-            found.append(_width(active, expected))
-    if any(port.link_layer == "InfiniBand" for port in active):
-        found.append(_subnet_manager(active))
-    return found
-
-
-def _check(name: str, verdict: str, **texts: Any) -> dict[str, Any]:
-    if verdict in ("pass", "skip"):
-        texts.update(cause="", fix="")
-    return {"id": f"rdma.{name}", "host": "", "level": "host", "verdict": verdict, **texts}
-
-
-def _listed(ports: Iterable[Port], told: Mapping[str, str]) -> str:
-    return "; ".join(f"{port.name} {told[port.name]}" for port in ports)
-
-
-def _ports(adapters: Sequence[Adapter], ports: Sequence[Port], expected: Expected, problem: str) -> dict[str, Any]:
-    cut_off = [adapter.name for adapter in adapters if not adapter.complete]
-    if problem or cut_off:
-        verdict, observed = "unknown", problem or f"the answer about {', '.join(cut_off)} is incomplete"
+    adapters, install = adapters_of(found), str(settings["wanted"])
+    if not found["adapters"]:
+        # What others have says nothing about a machine that has none on its bus and was never said to have one.
+        group = replace(group, ports=None)
+    result = [presence(found, install), ofed(found, settings["ofed"]), _driver(found)]
+    result += port_checks(adapters, expected(settings["declared"], group))
+    if _wanted(found, install):
+        result += [_packages(found), _modules(found)]
     else:
-        verdict = "pass" if expected.ports in (None, len(ports)) else "fail"
-        observed = f"{len(ports)} ({', '.join(port.name for port in ports)})" if ports else "no RDMA adapter"
-    return _check(
-        "ports",
-        verdict,
-        observed=observed,
-        expected="any number" if expected.ports is None else str(expected.ports),
-        source=expected.source,
-        cause="ibstat could not be asked"
-        if verdict == "unknown"
-        else "an adapter is missing, or its driver is not loaded",
-        fix="lspci -d 15b3:; lsmod | grep mlx5_ib; dmesg | grep mlx5",
+        result += [SUBJECT.skip(name, "nothing is installed for RDMA here") for name in ("packages", "modules")]
+    if adapters:
+        result += [_ibstat(found, adapters), _files(found), _memlock(found, str(settings["memlock"]))]
+    else:
+        result += [SUBJECT.skip(name, _NO_DEVICE) for name in ("ibstat", "device_files", "memlock")]
+    simulated = bool(settings["simulated"]) or any(device["software"] for device in found["devices"])
+    return [replace(check, simulated=simulated) for check in result]
+
+
+def _driver(found: Mapping[str, Any]) -> Check:
+    """An adapter on the bus that no driver has made a device of is not the same as no adapter."""
+    if not found["adapters"]:
+        return SUBJECT.skip("driver", "no RDMA adapter")
+    driven = {device["address"] for device in found.get("devices", ())}
+    idle = [str(address) for address in found.get("on_bus", ()) if address not in driven]
+    return SUBJECT.check(
+        "driver",
+        not idle,
+        f"no driver runs {', '.join(idle)}" if idle else "every adapter is an RDMA device",
+        "an RDMA device for every adapter on the bus",
+        source="/sys/class/infiniband",
+        cause="the driver is not loaded, or refuses the adapter (firmware, Secure Boot)",
+        fix=_DRIVER,
     )
 
 
-def _state(ports: Sequence[Port]) -> dict[str, Any]:
-    wrong = [port for port in ports if (port.state, port.physical_state) != ("Active", "LinkUp")]
-    reasons = {port.name: _reason(port) for port in wrong}
-    return _check(
-        "state",
-        "fail" if wrong else "pass",
-        observed=_listed(wrong, {port.name: f"{port.state}/{port.physical_state}" for port in wrong})
-        or "all Active/LinkUp",
-        expected="all Active/LinkUp",
-        source="ibstat",
-        cause="; ".join(dict.fromkeys(cause for cause, _ in reasons.values())),
-        fix="; ".join(dict.fromkeys(fix for _, fix in reasons.values())),
+def _ibstat(found: Mapping[str, Any], adapters: Sequence[Adapter]) -> Check:
+    text = found.get("ibstat")
+    told = {port.name: port for adapter in parse(str(text or "")) for port in adapter.ports}
+    differ = []
+    for port in (port for adapter in adapters for port in adapter.ports):
+        other = told.get(port.name)
+        if other is None:
+            differ.append(f"{port.name} is missing")
+        elif (other.state, other.physical_state) != (port.state, port.physical_state):
+            differ.append(
+                f"{port.name} {other.state}/{other.physical_state}, the kernel says {port.state}/{port.physical_state}"
+            )
+        elif other.rate is not None and port.rate is not None and abs(other.rate - port.rate) >= 1:
+            differ.append(f"{port.name} rate {other.rate:g}, the kernel says {port.rate:g}")
+    if not text:
+        differ = ["it cannot be run" if text is None else "it prints nothing"]
+    return SUBJECT.check(
+        "ibstat",
+        Verdict.UNKNOWN if not text else Verdict.WARN if differ else Verdict.PASS,
+        observed="; ".join(differ[:5]) or "the same as the kernel",
+        expected="what the kernel's files say",
+        source="/sys/class/infiniband",
+        cause="infiniband-diags or the module ib_umad is missing" if not text else "the link is changing, or flaps",
+        fix=SUBJECT.fix if not text else "ibstat again; dmesg | grep -i 'link'",
     )
 
 
-def _look_at(ports: Iterable[Port]) -> str:
-    """Return the commands that show the links of these ports' adapters."""
-    return "; ".join(f"mlxlink -d {name}" for name in dict.fromkeys(port.adapter for port in ports))
-
-
-def _rate(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
-    told = {port.name: port.values.get("Rate", "") or "prints none" for port in active}
-    slow = [port for port in active if port.rate is None or (expected.rate is not None and port.rate < expected.rate)]
-    unread = [port for port in slow if port.rate is None]
-    return _check(
-        "rate",
-        "unknown" if unread and len(unread) == len(slow) else "fail" if slow else "pass",
-        observed=_listed(slow or active, told),
-        expected="any" if expected.rate is None else f"{expected.rate:g} Gb/s",
-        source=expected.source,
-        cause="the link runs with fewer lanes or more slowly than it could: cable, transceiver, switch port, setting",
-        fix=f"{_look_at(slow)}; swap the cable",
+def _packages(found: Mapping[str, Any]) -> Check:
+    lacking = list(found["lacking"])
+    return SUBJECT.check(
+        "packages",
+        not lacking,
+        observed=f"missing: {', '.join(lacking)}" if lacking else "all installed",
+        expected="all installed",
+        source="rdma_userspace_packages",
+        cause="removed, or never installed",
     )
 
 
-def _width(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
-    narrow = [port for port in active if expected.width not in (None, port.width)]
-    return _check(
-        "width",
-        "fail" if narrow else "pass",
-        observed=_listed(narrow or active, {port.name: port.width or "not told" for port in active}),
-        expected=expected.width or "any",
-        source=expected.source,
-        cause="the link has lost lanes: a cable that is not fully seated, or a broken one",
-        fix=f"{_look_at(narrow)}; reseat the cable on both sides, then swap it",
+def _modules(found: Mapping[str, Any]) -> Check:
+    """Without an adapter there may be no such modules on the machine; then only what is for the next boot is judged."""
+    missing = [f"{name} is not loaded" for name in found["unloaded"] if found["devices"]]
+    if not found["configured"].get("ib_umad"):
+        missing.append("nothing loads ib_umad at boot")
+    return SUBJECT.check(
+        "modules",
+        not missing,
+        observed="; ".join(missing)
+        or ("loaded, at boot too" if found["devices"] else "at boot; no adapter needs them"),
+        expected="ib_umad, ib_uverbs and rdma_ucm, at boot too",
+        source="rdma_userspace",
+        cause="ibstat, and programs that move data, speak to adapters through them",
     )
 
 
-def _link_layer(active: Sequence[Port], expected: Expected) -> dict[str, Any]:
-    wrong = [port for port in active if expected.link_layer not in (None, port.link_layer)]
-    value = {"InfiniBand": "1", "Ethernet": "2"}.get(expected.link_layer or "", "?")
-    return _check(
-        "link_layer",
-        "fail" if wrong else "pass",
-        observed=_listed(wrong or active, {port.name: port.link_layer or "prints none" for port in active}),
-        expected=expected.link_layer or "any",
-        source=expected.source,
-        cause="the port is set to the other type",
-        fix="; ".join(f"mlxconfig -d {port.adapter} set LINK_TYPE_P{port.number}={value}" for port in wrong)
-        + "; reboot",
+def _files(found: Mapping[str, Any]) -> Check:
+    closed = [f"{path} {mode}" for path, mode in found["device_files"].items() if mode[-1] not in "67"]
+    return SUBJECT.check(
+        "device_files",
+        not closed if found["device_files"] else Verdict.UNKNOWN,
+        observed=", ".join(closed[:5]) or ", ".join(found["device_files"]) or "none",
+        expected="open to all users",
+        source="/etc/udev/rules.d/90-clusterctl-rdma.rules",
+        cause="jobs of ordinary users cannot reach the adapter",
+        fix=f"{SUBJECT.fix}; or udevadm trigger --subsystem-match=infiniband_verbs",
     )
 
 
-def _subnet_manager(active: Sequence[Port]) -> dict[str, Any]:
-    without = [port for port in active if port.link_layer == "InfiniBand" and not port.subnet_manager]
-    return _check(
-        "subnet_manager",
-        "fail" if without else "pass",
-        observed=", ".join(f"{port.name} has none" for port in without) or "every InfiniBand port has one",
-        expected="every InfiniBand port has one",
-        source="ibstat's SM lid",
-        cause="the subnet manager is gone; existing connections last, new ones fail",
-        fix="start one (a managed switch's, or on one machine: systemctl enable --now opensm); see it with: sminfo",
+def _memlock(found: Mapping[str, Any], wanted: str) -> Check:
+    """A limit as the kernel writes it: bytes, or ``unlimited``; that of a login is in KiB, as ulimit -l prints it."""
+    kib = {name: _kib(str(limit)) for name, limit in (found.get("memlock") or {}).items()}
+    if login := found.get("login"):
+        kib["a login"] = str(login)
+    low = {name: limit for name, limit in kib.items() if _less(limit, wanted)}
+    shown = {{"slurmd": "jobs (slurmd)"}.get(name, name): limit for name, limit in (low or kib).items()}
+    return SUBJECT.check(
+        "memlock",
+        not low if kib else Verdict.UNKNOWN,
+        observed=", ".join(f"{name} {limit}{'' if limit == 'unlimited' else ' KiB'}" for name, limit in shown.items())
+        or "no limit could be read",
+        expected=wanted if wanted == "unlimited" else f"{wanted} KiB, the most that this machine allows",
+        source="base_system_memlock",
+        cause='RDMA locks the memory that it moves: "cannot allocate memory", ibv_reg_mr fails',
+        fix="clusterctl provision base, then slurm; a daemon keeps the limit that it was started with: restart it",
     )
+
+
+def _kib(limit: str) -> str:
+    return str(int(limit) // 1024) if limit.isdigit() else limit
+
+
+def _less(limit: str, wanted: str) -> bool:
+    if limit == "unlimited" or not limit.isdigit():
+        return False
+    return wanted == "unlimited" or (wanted.isdigit() and int(limit) < int(wanted))

@@ -48,6 +48,11 @@ class Port:
         return "InfiniBand" if told == "IB" else told
 
     @property
+    def both_states(self) -> str:
+        """The logical and the physical state, as people name them together: ``Down/Polling``."""
+        return f"{self.state}/{self.physical_state}"
+
+    @property
     def rate(self) -> float | None:
         """Return the rate in Gb/s, from ``400``, ``2.5``, ``40 (FDR10)`` or ``100 Gb/sec (4X EDR)``.
 

@@ -26,13 +26,16 @@ class Rail:
     software: bool = False
 
 
-def rails_of(found: Mapping[str, Any]) -> list[Rail]:
-    """Return the active ports of what ``machine_facts`` reports under ``rdma``, in the order in which people count."""
+def rails_of(found: Mapping[str, Any], unused: Sequence[str] = ()) -> list[Rail]:
+    """Return the active ports of what ``machine_facts`` reports under ``rdma``, in the order in which people count.
+
+    ``unused`` names ports (``mlx5_4:1``) or adapters (``mlx5_4``) that jobs do not use.
+    """
     active = [
         Rail(str(device["name"]), int(port["number"]), port["rate"], bool(device["software"]))
         for device in found.get("devices", ())
         for port in device["ports"]
-        if port["state"] == "Active"
+        if port["state"] == "Active" and not {str(device["name"]), f"{device['name']}:{port['number']}"} & set(unused)
     ]
     return sorted(active, key=lambda rail: [*_natural(rail.device), rail.port])
 
@@ -122,15 +125,19 @@ def schedule(
 
 
 def plan(
-    found: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str], settings: Mapping[str, Any]
+    found: Mapping[str, Mapping[str, Any]],
+    addresses: Mapping[str, str],
+    settings: Mapping[str, Any],
+    unused: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
-    """Return everything that the machines and the judgement need.
+    """Return everything that the machines and the judgement need; ``unused`` are ports by machine that jobs do not use.
 
     ``settings``: ``all_pairs``, ``sampled``, ``seed``, and seconds: ``timeout``, ``begin``. ``patience`` is how long a
     machine waits for others to begin, which Ansible has do so a few at a time; ``limit`` is when even a run in which
     everything hangs has ended; ``pairs`` says what part of all pairs this is.
     """
-    rails = {name: rails_of(one) for name, one in found.items()}
+    unused = unused or {}
+    rails = {name: rails_of(one, unused.get(name, ())) for name, one in found.items()}
     steps = schedule(
         rails,
         addresses,
@@ -145,6 +152,7 @@ def plan(
     return {
         "steps": steps,
         "addresses": dict(addresses),
+        "unused": {name: list(ports) for name, ports in unused.items()},
         "patience": patience,
         "limit": patience + 60 + longest * (int(settings["timeout"]) + 10),
         "pairs": "" if tried == possible else f"; {tried} of {possible} pairs, other ones every day",

@@ -67,6 +67,7 @@ def test_rails_are_the_active_ports_in_the_order_in_which_people_count() -> None
 
     assert rails_of(found) == [Rail("mlx5_2", 1, 400.0), Rail("mlx5_10", 1, 400.0)]
     assert rails_of({"devices": []}) == []
+    assert rails_of(found, ["mlx5_10"]) == rails_of(found, ["mlx5_10:1"]) == [Rail("mlx5_2", 1, 400.0)]
 
 
 def test_rails_meet_by_name_and_otherwise_by_place() -> None:
@@ -110,6 +111,7 @@ def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_di
         "node1": {"__rdma_userspace_seen": seen},
         "node2": {"__rdma_userspace_seen": seen, "rdma_userspace_address": "10.0.0.2"},
         "node3": {},
+        "node4": {"__rdma_userspace_seen": seen, "node_rdma_unused": "rxe0"},
     }
     measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "timeout": 30, "begin": 120, "token": "x"}
 

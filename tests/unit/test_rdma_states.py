@@ -12,14 +12,15 @@ import yaml
 from machines import tree
 from rdma_machines import INFINIBAND, ROCE, SOFT, capabilities, device, found, pci
 
-from provision.judge import rdma_machine as verify_rdma_machine
-from provision.judge.rdma import Expected
+from provision.judge import rdma as judge_rdma
 from provision.rdma import gpudirect_machine
+from provision.rdma.expected import Expected
 
 FIXTURES = Path(__file__).parent / "fixtures"
 STATES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (FIXTURES / "rdma").glob("*.yml")}
 KINDS = {"infiniband": INFINIBAND, "roce": ROCE, "soft": SOFT}
 KERNEL = "6.8.0-31-generic"
+NO_OFED = {"kind": "none", "version": "", "fingerprints": []}
 LIMITS = "Limit Soft Hard Units\nMax locked memory         {0} {0} bytes\n"
 
 
@@ -80,9 +81,9 @@ def gpu(state: dict[str, Any]) -> dict[str, Any]:
 def judged(root: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     asked = machine(root, state)
     declared = {"ports": None, "rate": None, "link_layer": None, **state.get("declared", {})}
-    settings = {"wanted": "auto", "declared": declared, "memlock": "unlimited", "simulated": False}
+    settings = {"wanted": "auto", "declared": declared, "memlock": "unlimited", "simulated": False, "ofed": NO_OFED}
     group = Expected(**state.get("group", {}), source="most machines of the group")
-    checks = verify_rdma_machine.checks(asked["rdma"], group, settings)
+    checks = [check.as_dict() for check in judge_rdma.checks(asked["rdma"], group, settings)]
     decide = {"nccl": "", "release": state.get("release", ""), "legacy_allowed": False, "required": True}
     checks += gpudirect_machine.judge(asked, decide, proven=True)
     return {check["id"]: check for check in checks}
@@ -119,3 +120,12 @@ def test_software_adapters_are_never_counted_as_proven_hardware(tmp_path: Path) 
 
 def test_a_machine_without_adapters_is_left_in_peace(tmp_path: Path) -> None:
     assert {check["verdict"] for check in judged(tmp_path, {"devices": [], "gpus": []}).values()} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    "state", [STATES["healthy_infiniband"], {"devices": [], "gpus": []}, STATES["driver_not_loaded"]]
+)
+def test_every_check_of_a_machine_is_always_given(state: dict[str, Any], tmp_path: Path) -> None:
+    found = judged(tmp_path, state)
+
+    assert {name for name in found if name.startswith("rdma.")} == set(judge_rdma.SUBJECT.ids)

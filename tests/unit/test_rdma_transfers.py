@@ -13,7 +13,10 @@ import yaml
 from machines import plugin
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
-from provision.judge.rdma_transfers import Seen, carried, checks, gigabits
+from provision.judge.rdma_transfers import SUBJECT, Seen
+from provision.judge.rdma_transfers import judged as checks
+from provision.model.checks import Check
+from provision.rdma.perftest import carried, gigabits
 from provision.rdma.rounds import Rail, schedule
 
 transfers = plugin("roles/rdma_userspace/library/rdma_transfers.py")
@@ -102,8 +105,7 @@ def test_two_machines_do_all_tests_and_each_reports_its_own_side(
         assert [result["test"] for result in found] == ["pingpong", "write", "read"], name
         assert [result["rc"] for result in found] == [0, 0, 0], found
         assert all(result["moved"]["port_xmit_data"] > 0 for result in found)
-    (verdict,) = {check["verdict"] for check in judged(results["node2"], ["node1"])}
-    assert verdict == "pass"
+    assert {check.verdict for check in judged(results["node2"], ["node1"])} == {"pass", "skip"}
 
 
 def test_a_machine_that_never_comes_costs_the_others_one_wait_and_is_named(
@@ -134,8 +136,8 @@ def test_what_the_serving_side_says_reaches_the_other(
 
     for name, found in results.items():
         check = judged(found, ["peer"])[0]
-        assert (check["id"], check["verdict"]) == ("rdma.transfer", "fail"), name
-        assert "memlock" in check["cause"], name
+        assert (check.id, check.verdict) == ("rdma.transfer", "fail"), name
+        assert "memlock" in check.cause, name
 
 
 def test_a_side_that_only_waited_tells_what_the_other_said(
@@ -151,7 +153,7 @@ def test_a_side_that_only_waited_tells_what_the_other_said(
 
     for name, found in results.items():
         check = judged(found, ["peer"])[0]
-        assert (check["verdict"], "memlock" in check["cause"]) == ("fail", True), (name, check)
+        assert (check.verdict, "memlock" in check.cause) == ("fail", True), (name, check)
 
 
 def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> None:
@@ -216,7 +218,7 @@ def result(test: str, **more: Any) -> dict[str, Any]:
     return {**about, "software": False, "rc": 0, "output": "", "moved": {"port_xmit_data": 10**7}, **more}
 
 
-def judged(results: list[dict[str, Any]], expected: list[str], rail: Rail | None = None, **more: Any) -> list[Any]:
+def judged(results: list[dict[str, Any]], expected: list[str], rail: Rail | None = None, **more: Any) -> list[Check]:
     ports = [rail or Rail("rxe0", 1, None, software=True)]
     peers = [str(one["peer"]) for one in results] if expected == ["peer"] else expected
     return checks(Seen(results, peers, ports), **more)
@@ -232,8 +234,8 @@ def test_what_the_tools_say_is_given_its_cause(name: str) -> None:
 
     check = judged([told], ["node1"], HARDWARE)[0]
 
-    assert check["verdict"] == ("pass" if sample["rc"] == 0 else "fail")
-    assert sample.get("cause", "") in check["cause"]
+    assert check.verdict == ("pass" if sample["rc"] == 0 else "fail")
+    assert sample.get("cause", "") in check.cause
     if "gigabits" in sample:
         assert gigabits(sample["output"]) == sample["gigabits"]
 
@@ -241,29 +243,29 @@ def test_what_the_tools_say_is_given_its_cause(name: str) -> None:
 @pytest.mark.parametrize(("rate", "verdict"), [(380.0, "pass"), (320.0, "pass"), (190.0, "fail")])
 def test_a_real_adapter_must_reach_its_share_of_the_line_rate(rate: float, verdict: str) -> None:
     row = f" 65536  1000  {rate}  {rate}  0.7\n"
-    found = {check["id"]: check for check in judged([result("write", output=row)], ["node1"], HARDWARE)}
+    found = {check.id: check for check in judged([result("write", output=row)], ["node1"], HARDWARE)}
 
-    assert found["rdma.write_bandwidth"]["verdict"] == verdict
-    assert f"{rate:g} Gb/s of 400" in found["rdma.write_bandwidth"]["observed"]
+    assert found["rdma.write_bandwidth"].verdict == verdict
+    assert f"{rate:g} Gb/s of 400" in found["rdma.write_bandwidth"].observed
 
 
 def test_a_software_adapter_is_not_measured_against_its_rate_and_marked() -> None:
     row = " 65536  200  0.26  0.25  0.0005\n"
     told = result("write", output=row, device="rxe0", moved={"sent_pkts": 12800})
-    found = {check["id"]: check for check in judged([told], ["node1"], Rail("rxe0", 1, 2.5, software=True))}
+    found = {check.id: check for check in judged([told], ["node1"], Rail("rxe0", 1, 2.5, software=True))}
 
-    assert found["rdma.write_bandwidth"]["verdict"] == "pass"
-    assert found["rdma.counters"]["verdict"] == "pass"
-    assert all(check["simulated"] for check in found.values())
+    assert found["rdma.write_bandwidth"].verdict == "pass"
+    assert found["rdma.counters"].verdict == "pass"
+    assert all(check.simulated for check in found.values())
 
 
 @pytest.mark.parametrize("moved", [{}, {"port_xmit_packets": 12}])
 def test_data_that_the_device_has_not_counted_went_another_way(moved: dict[str, int]) -> None:
-    found = {check["id"]: check for check in judged([result("pingpong", moved=moved)], ["node1"], HARDWARE)}
+    found = {check.id: check for check in judged([result("pingpong", moved=moved)], ["node1"], HARDWARE)}
 
-    assert found["rdma.transfer"]["verdict"] == "pass"
-    assert found["rdma.counters"]["verdict"] == "fail"
-    assert "mlx5_0 0 MB" in found["rdma.counters"]["observed"]
+    assert found["rdma.transfer"].verdict == "pass"
+    assert found["rdma.counters"].verdict == "fail"
+    assert "mlx5_0 0 MB" in found["rdma.counters"].observed
 
 
 def test_bytes_are_words_of_four_on_adapters() -> None:
@@ -274,32 +276,60 @@ def test_bytes_are_words_of_four_on_adapters() -> None:
 def test_error_counters_that_rise_are_a_failure_on_hardware_only() -> None:
     moved = {"port_xmit_data": 10**6, "symbol_error": 3}
     (hardware,) = [
-        one for one in judged([result("write", moved=moved)], ["node1"], HARDWARE) if one["id"] == "rdma.errors"
+        one for one in judged([result("write", moved=moved)], ["node1"], HARDWARE) if one.id == "rdma.errors"
     ]
-    assert (hardware["verdict"], hardware["observed"]) == ("fail", "mlx5_0 symbol_error +3")
+    assert (hardware.verdict, hardware.observed) == ("fail", "mlx5_0 symbol_error +3")
 
 
 def test_a_rail_that_took_no_part_is_named() -> None:
     seen = Seen([result("pingpong")], ["node1"], [HARDWARE, Rail("mlx5_1", 1, 400.0)])
 
-    (check,) = [one for one in checks(seen) if one["id"] == "rdma.counters"]
+    (check,) = [one for one in checks(seen) if one.id == "rdma.counters"]
 
-    assert check["verdict"] == "fail"
-    assert "mlx5_1 took no part" in check["observed"]
+    assert check.verdict == "fail"
+    assert "mlx5_1 took no part" in check.observed
 
 
 def test_no_answer_is_no_pass() -> None:
-    (check,) = checks(Seen([], ["node1"], [HARDWARE]))
-    assert check["verdict"] == "unknown"
+    check, *rest = checks(Seen([], ["node1"], [HARDWARE]))
+    assert check.verdict == "unknown"
+    assert {one.verdict for one in rest} == {"skip"}
 
-    (check,) = checks(Seen([], ["node1"], [HARDWARE], problem="async task did not complete"))
-    assert (check["verdict"], check["observed"]) == ("unknown", "async task did not complete")
+    check, *rest = checks(Seen([], ["node1"], [HARDWARE], problem="async task did not complete"))
+    assert (check.verdict, check.observed) == ("unknown", "async task did not complete")
+    assert any(one.unproven for one in rest)
 
 
 def test_memory_of_gpus_is_said_not_to_be_proven() -> None:
-    told = [
-        check for check in judged([result("write")], ["node1"], HARDWARE, gpus=8) if check["id"] == "rdma.gpu_memory"
-    ]
+    told = [check for check in judged([result("write")], ["node1"], HARDWARE, gpus=8) if check.id == "rdma.gpu_memory"]
 
-    assert [check["verdict"] for check in told] == ["skip"]
-    assert "not proven" in told[0]["observed"]
+    assert [check.verdict for check in told] == ["skip"]
+    assert "not proven" in told[0].observed
+
+
+@pytest.mark.parametrize("output", ["", "garbled", " 65536  1000  380.0  380.0  0.7  17\n", " 65536 1000 12.0 Gb/s\n"])
+def test_a_rate_that_cannot_be_read_is_no_pass(output: str) -> None:
+    found = {check.id: check for check in judged([result("write", output=output)], ["node1"], HARDWARE)}
+
+    assert found["rdma.write_bandwidth"].verdict == "unknown"
+
+
+def test_a_side_that_only_served_says_who_measured() -> None:
+    found = {check.id: check for check in judged([result("write", serves=True)], ["node1"], HARDWARE)}
+
+    assert found["rdma.write_bandwidth"].verdict == "skip"
+    assert found["rdma.write_bandwidth"].observed == "measured by the other side"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Seen([], [], []),
+        Seen([], [], [HARDWARE]),
+        Seen([], ["node1"], [HARDWARE]),
+        Seen([result("write")], ["node1"], [HARDWARE]),
+        Seen([result("write", rc=1)], ["node1"], [HARDWARE]),
+    ],
+)
+def test_every_check_of_transfers_is_always_given(seen: Seen) -> None:
+    assert sorted(check.id for check in checks(seen)) == sorted(SUBJECT.ids)

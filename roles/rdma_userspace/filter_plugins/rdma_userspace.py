@@ -1,15 +1,14 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.judge.rdma* and provision.rdma.rounds. Translation only."""
+"""Ansible's door into provision.judge.rdma* and provision.rdma. Translation only."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from provision.judge import rdma as verify_rdma
-from provision.judge import rdma_machine as verify_rdma_machine
-from provision.judge import rdma_transfers as verify_rdma_transfers
+from provision.judge import rdma, rdma_transfers
 from provision.rdma import rounds
+from provision.rdma.expected import Expected, majority, unused_in
 
 
 def _found(hostvars, hosts):
@@ -19,24 +18,34 @@ def _found(hostvars, hosts):
 
 def rdma_userspace_group(hostvars, hosts):
     """Return what most machines have."""
-    machines = [verify_rdma_machine.adapters_of(found) for found in _found(hostvars, hosts).values()]
-    return asdict(verify_rdma.majority(machines))
+    return asdict(majority(rdma.adapters_of(found) for found in _found(hostvars, hosts).values()))
+
+
+def rdma_userspace_adapters(found, install):
+    """Return the check that says which adapters a machine has."""
+    return [rdma.presence(found, install).as_dict()]
+
+
+def rdma_userspace_ofed(found, asked):
+    """Return the check that refuses an OFED whose origin cannot be verified."""
+    return [rdma.ofed(found, asked).as_dict()]
 
 
 def rdma_userspace_checks(found, group, settings):
     """Return the checks of one machine."""
-    return verify_rdma_machine.checks(found, verify_rdma.Expected(**group), settings)
+    return [check.as_dict() for check in rdma.checks(found, Expected.from_dict(group), settings)]
 
 
 def rdma_userspace_plan(hostvars, hosts, settings):
     """Return who moves data to whom, and what only this run's machines know."""
     addresses = {str(host): str(hostvars[host].get("rdma_userspace_address") or host) for host in hosts}
-    return {**rounds.plan(_found(hostvars, hosts), addresses, settings), "token": str(settings["token"])}
+    unused = {str(host): unused_in(hostvars[host].get("node_rdma_unused")) for host in hosts}
+    return {**rounds.plan(_found(hostvars, hosts), addresses, settings, unused), "token": str(settings["token"])}
 
 
 def rdma_userspace_transfers(moved, host, found, plan, settings):
     """Return the checks of what one machine has moved."""
-    return verify_rdma_transfers.judge(moved, str(host), found, plan, settings)
+    return [check.as_dict() for check in rdma_transfers.checks(moved, str(host), found, plan, settings)]
 
 
 class FilterModule:
@@ -45,8 +54,8 @@ class FilterModule:
     def filters(self):
         """Return them by name."""
         return {
-            "rdma_userspace_adapters": verify_rdma_machine.presence,
-            "rdma_userspace_ofed": verify_rdma_machine.ofed,
+            "rdma_userspace_adapters": rdma_userspace_adapters,
+            "rdma_userspace_ofed": rdma_userspace_ofed,
             "rdma_userspace_group": rdma_userspace_group,
             "rdma_userspace_checks": rdma_userspace_checks,
             "rdma_userspace_plan": rdma_userspace_plan,
