@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,21 +13,25 @@ from shutil import rmtree
 from typing import Any
 
 import click
-import yaml
 
 from provision import content
 from provision.ansible_env import ignored_settings
+from provision.cli.extra import extra_variables
 from provision.cli.options import Request
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory, default_path, hosts_in, load
+from provision.model.checks import Check, Level, Verdict
 from provision.model.cluster import Cluster
 from provision.report.documents import run_document
 from provision.report.progress import Progress
 from provision.runner import journal
 from provision.runner import playbooks as runner
+from provision.runner.journal_lock import Hold
+from provision.runner.journal_lock import lock as cluster_lock
+from provision.runner.recover import recover
 from provision.runner.secret import offered
 from provision.ssh.target import Target
 
@@ -121,24 +124,34 @@ def play(
     *,
     opened: Opened,
     passwords: Passwords,
-    lock: bool,
+    lock: Hold | None,
     probe: bool = True,
     quiet: bool = False,
 ) -> Outcome:
     """Run playbooks on the machines in scope that can be entered, and return what happened.
 
+    ``lock`` is None for commands that only look: they wait for nobody, end nothing and leave no lasting record.
+
     Raises:
         ClusterctlError: the record cannot be written (2 or 3), or another run holds the lock (6).
     """
     targets = targets_of(opened.inventory, opened.hosts, request.user)
+    try:
+        running = ExitStack()
+        record = running.enter_context(session(command, opened, request, lock=lock))
+    except ClusterctlError as error:
+        if lock != "shared" or error.exit_code is not ExitCode.LOCKED:
+            raise
+        return _beside(command, opened, request, error)
     with (
-        session(command, opened.path, request, lock=lock) as record,
+        running,
         Progress(sys.stderr, machines=len(opened.hosts), verbosity=request.verbosity) as progress,
     ):
-        everywhere = targets_of(opened.inventory, opened.inventory.hostvars, request.user)
-        directory = journal.state_directory(opened.path)
-        for told in runner.recover(directory, everywhere, become_password=passwords.become):
-            progress.say(f"Note: {told}")
+        if command == "provision" and lock == "alone":
+            everywhere = targets_of(opened.inventory, opened.inventory.hostvars, request.user)
+            directory = journal.state_directory(opened.path)
+            for told in recover(directory, everywhere, become_password=passwords.become):
+                progress.say(f"Note: {told}")
         report = RunReport()
         if probe:
             _probe(report, targets, passwords)
@@ -162,22 +175,54 @@ def play(
             command, code, report, simulated=opened.simulated, run={"id": record.id, "directory": str(record.directory)}
         )
         record.write_report(document)
-        record.finish(_word(code), exit_code=int(code))
+        record.finish(_word(code), exit_code=int(code), to_sweep=report.unswept)
+    return Outcome(report, code, record, document)
+
+
+def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> Outcome:
+    """Return the outcome of judging a cluster that another run is changing: unknown, and no machine was asked."""
+    report = RunReport()
+    report.checks.append(
+        Check(
+            "run.lock",
+            opened.cluster.controller,
+            Verdict.UNKNOWN,
+            Level.CLUSTER,
+            observed=refused.problem,
+            expected="a cluster that nobody is changing",
+            cause="a provision runs: what is half changed can be neither good nor bad",
+            fix=refused.fix,
+        )
+    )
+    code = ExitCode.VERIFICATION_FAILED
+    with session(command, opened, request, lock=None) as record:
+        document = run_document(
+            command, code, report, simulated=opened.simulated, run={"id": record.id, "directory": str(record.directory)}
+        )
+        record.write_report(document)
+        record.finish("unknown", exit_code=int(code))
     return Outcome(report, code, record, document)
 
 
 @contextmanager
-def session(command: str, inventory: Path, request: Request, *, lock: bool) -> Iterator[journal.Run]:
+def session(command: str, opened: Opened, request: Request, *, lock: Hold | None) -> Iterator[journal.Run]:
     """Make a run's record, under the cluster's lock where asked; a run that ends by an exception is recorded too."""
-    directory = journal.prepare(journal.state_directory(inventory))
+    directory = journal.prepare(journal.state_directory(opened.path))
     shown = {"limit": request.limit, "check": request.check, "user": request.user, "forks": request.forks}
-    record = journal.begin(directory, command, options={"inventory": str(inventory), **shown})
+    record = journal.begin(
+        directory,
+        command,
+        options={"inventory": str(opened.path), **shown},
+        hosts=opened.hosts,
+        room=journal.RUNS if lock else journal.LOOKS,
+    )
     with ExitStack() as stack:
         if lock:
             try:
-                stack.enter_context(journal.lock(directory, record))
+                stack.enter_context(cluster_lock(directory, record, lock))
             except ClusterctlError:
                 rmtree(record.directory, ignore_errors=True)
+                record.release()
                 raise
         try:
             yield record
@@ -193,33 +238,6 @@ def session(command: str, inventory: Path, request: Request, *, lock: bool) -> I
         except BaseException:
             record.finish("interrupted")
             raise
-
-
-def extra_variables(texts: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Split ``-e`` texts into variables and the files that hold more.
-
-    Raises:
-        ClusterctlError: a text is neither name=value, nor a mapping, nor @file.
-    """
-    variables: dict[str, Any] = {}
-    files: list[str] = []
-    for text in texts:
-        if text.startswith("@"):
-            files.append(f"@{Path(text[1:]).expanduser().absolute()}")
-            continue
-        try:
-            if text.lstrip().startswith("{"):
-                variables.update(yaml.safe_load(text))
-                continue
-            pairs = [word.partition("=") for word in shlex.split(text)]
-        except (yaml.YAMLError, ValueError, TypeError):
-            pairs = []
-        if not pairs or not all(name and equals for name, equals, _ in pairs):
-            raise ClusterctlError(
-                "-e takes name=value, a JSON or YAML mapping, or @file", fix="for example: -e slurm_version=24.11"
-            )
-        variables.update({name: value for name, _, value in pairs})
-    return variables, files
 
 
 def _probe(report: RunReport, targets: Sequence[Target], passwords: Passwords) -> None:

@@ -7,12 +7,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from provision.cli.complete import complete_stages, stage_names
 from provision.cli.options import Request, ansible_options, check_option, diff_option, inventory_argument
 from provision.errors import ClusterctlError, ExitCode
+
+if TYPE_CHECKING:
+    from provision.runner.journal_lock import Hold
 
 
 @click.command()
@@ -26,7 +30,7 @@ def discover(request: Request) -> int:
     Example:
         clusterctl discover inventory.ini --limit node[1-4]
     """
-    return _run("discover", ["discover"], request, lock=not request.check)
+    return _run("discover", ["discover"], request, lock=None if request.check else "alone")
 
 
 @click.command()
@@ -39,7 +43,7 @@ def preflight(request: Request) -> int:
     Example:
         clusterctl preflight inventory.ini
     """
-    return _run("preflight", ["preflight"], request, lock=False)
+    return _run("preflight", ["preflight"], request, lock=None)
 
 
 @click.command()
@@ -57,7 +61,7 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
     """
     inventory, stages = inventory_and_stages(words)
     request = replace(request, inventory=inventory, check=True, diff=True)
-    return _run("plan", stages, request, lock=False, detailed=detailed_exitcode)
+    return _run("plan", stages, request, lock=None, detailed=detailed_exitcode)
 
 
 @click.command()
@@ -76,7 +80,7 @@ def provision(request: Request, words: tuple[str, ...]) -> int:
         clusterctl provision inventory.ini munge slurm --limit node2
     """
     inventory, stages = inventory_and_stages(words)
-    return _run("provision", stages, replace(request, inventory=inventory), lock=not request.check)
+    return _run("provision", stages, replace(request, inventory=inventory), lock=None if request.check else "alone")
 
 
 def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -109,7 +113,7 @@ def _is_path(word: str, known: Sequence[str]) -> bool:
     return not difflib.get_close_matches(word, known, n=1)
 
 
-def _run(command: str, stages: list[str], request: Request, *, lock: bool, detailed: bool = False) -> int:
+def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None, detailed: bool = False) -> int:
     from provision.cli import flow
     from provision.report.summary import Printer, show_run
 

@@ -34,7 +34,7 @@ def verify(request: Request, every: bool, junit: Path | None) -> int:
 
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
-    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock=False)
+    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock="shared")
     if junit is not None:
         seconds = sum(stage.seconds for stage in outcome.report.stages.values())
         try:
@@ -76,7 +76,7 @@ def status(request: Request) -> int:
     past = last(opened.path)
     opened = replace(opened, hosts=(opened.cluster.controller,))
     request = replace(request, limit=opened.cluster.controller)
-    outcome = flow.play("status", ["status"], request, opened=opened, passwords=passwords, lock=False, quiet=True)
+    outcome = flow.play("status", ["status"], request, opened=opened, passwords=passwords, lock=None, quiet=True)
     slurm = outcome.report.data.get("cluster_status") or {}
     outcome.document |= {"slurm": slurm, **past}
     if request.json:

@@ -21,6 +21,8 @@ from provision.events.fold import RunReport
 from provision.lab import computer
 from provision.report.progress import Progress
 from provision.runner import journal, playbooks
+from provision.runner.journal_lock import lock
+from provision.runner.recover import recover
 
 #: What a machine can be.
 KINDS = ("container", "vm")
@@ -131,8 +133,8 @@ def _play(command: str, name: str, variables: Mapping[str, Any]) -> RunReport:
     records.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal.prepare(records)
     record = journal.begin(records, command)
-    with journal.lock(records, record), Progress(sys.stderr, machines=1) as progress:
-        for told in playbooks.recover(records, []):
+    with lock(records, record), Progress(sys.stderr, machines=1) as progress:
+        for told in recover(records, []):
             progress.say(f"Note: {told}")
         try:
             report = playbooks.run(

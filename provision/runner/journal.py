@@ -2,8 +2,12 @@
 
 ``.clusterctl/`` (0700) holds ``lock`` and ``runs/<id>/`` with ``run.json`` (who, when, what, outcome),
 ``journal.jsonl`` (what happened, line by line, readable after a kill), ``report.json`` (what the command reported) and
-``ansible.log``.
+``ansible.log``. ``looks/`` is the same for commands that only read: a few, which push no other out.
 Nothing in it depends on the caller's umask, and nothing in it is a secret.
+
+Whether a run is alive is the kernel's word: each holds a lock (flock) on its own file ``alive`` from before its
+directory can be seen until it ends, however it ends. Host names and process numbers tell less: containers and cloned
+computers share them.
 """
 
 from __future__ import annotations
@@ -17,24 +21,34 @@ import secrets
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from provision.errors import ClusterctlError, ExitCode
-from provision.runner.journal_files import open_private, prepare, told, write_json, write_text
+from provision.runner.journal_files import boot, computer, open_private, prepare, told, write_json, write_text
 
-__all__ = ["Run", "begin", "entries", "lock", "prepare", "runs", "state_directory", "unfinished", "write_text"]
+__all__ = ["Run", "begin", "entries", "prepare", "runs", "state_directory", "unfinished", "write_text"]
 
 NAME = ".clusterctl"
 
-#: Runs that are kept; older ones are removed when a new one begins (facts/guarantees: 30 runs).
+#: Ended runs of each command that are kept; older ones are removed when a new one begins.
 KEPT_RUNS = 30
+
+#: Ended runs older than this are removed too; the last verdict on the whole cluster never is.
+KEPT_DAYS = 400
+
+#: Ended runs of commands that only read.
+KEPT_LOOKS = 10
+
+#: Where runs are recorded that change something or judge the cluster, and where those that only look.
+RUNS, LOOKS = "runs", "looks"
+
+_ALIVE = "alive"
 
 _ID = re.compile(r"^\d{8}-\d{6}-[0-9a-f]{4}$")
 
@@ -48,6 +62,7 @@ class Run:
     facts: dict[str, Any]
     _journal: TextIOWrapper | None = field(default=None, repr=False)
     _broken: str = ""
+    _held: int | None = field(default=None, repr=False)
 
     @property
     def ended(self) -> bool:
@@ -56,10 +71,37 @@ class Run:
 
     @property
     def alive(self) -> bool:
-        """True while the process that made this run exists on this computer."""
-        return self.facts.get("host") == socket.gethostname() and _process_mark(
-            int(self.facts.get("pid", 0))
-        ) == self.facts.get("process")
+        """True while the process that began this run exists and has not ended it, wherever it runs."""
+        if self.ended:
+            return False
+        try:
+            descriptor = os.open(self.directory / _ALIVE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            return not isinstance(error, FileNotFoundError)  # who cannot be asked is not called dead
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    @property
+    def ours_to_end(self) -> bool:
+        """True where the run was begun on this computer or this kernel: locks of another may not be visible here."""
+        return self.facts.get("boot") == boot() or self.facts.get("computer") == computer()
+
+    @property
+    def to_sweep(self) -> list[str] | None:
+        """The machines on which something of a run may still be going on; None is all those it worked on."""
+        names = self.facts.get("to_sweep", self.facts.get("hosts"))
+        return [str(name) for name in names] if isinstance(names, list) else None
+
+    def note(self, **facts: Any) -> None:
+        """Write facts down in ``run.json``; a disk that is full loses them."""
+        self.facts.update(facts)
+        with suppress(OSError):
+            write_json(self.directory / "run.json", self.facts)
 
     def record(self, entry: Mapping[str, Any], *, sync: bool = False) -> None:
         """Append one line to the journal; ``sync`` also brings it to the disk, which a stage's end deserves.
@@ -91,8 +133,16 @@ class Run:
             if self._journal is not None:
                 self._journal.close()
         self._journal = None
-        with suppress(OSError):
-            write_json(self.directory / "run.json", self.facts)
+        self.note()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the run's own lock; the kernel does it for a process that dies."""
+        if self._held is not None:
+            with suppress(OSError):
+                (self.directory / _ALIVE).unlink()
+            os.close(self._held)
+            self._held = None
 
     def write_report(self, document: Mapping[str, Any]) -> None:
         """Keep the document that the command reported, for ``clusterctl status``."""
@@ -109,51 +159,72 @@ def state_directory(inventory: Path) -> Path:
     return (real if real.is_dir() else real.parent) / NAME
 
 
-def begin(directory: Path, command: str, *, options: Mapping[str, Any] | None = None) -> Run:
+def begin(
+    directory: Path,
+    command: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    hosts: Sequence[str] | None = None,
+    room: str = RUNS,
+) -> Run:
     """Make a new run's directory in a prepared state directory, and remove the oldest runs beyond the limit.
 
-    ``options`` are recorded as they are: no secrets.
+    ``options`` are recorded as they are: no secrets. ``hosts`` are the machines that it may work on. ``room`` is
+    :data:`RUNS` or, for a command that only reads, :data:`LOOKS`.
     """
     now = datetime.now(UTC)
     run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    path = directory / "runs" / run_id
+    path = directory / room / run_id
+    new = path.with_name(f".new-{run_id}")
     facts: dict[str, Any] = {
         "schema": "clusterctl/run/1",
         "id": run_id,
         "command": command,
         "options": dict(options or {}),
+        "hosts": None if hosts is None else list(hosts),
         "started": _now(),
         "user": _user(),
         "sudo_user": os.environ.get("SUDO_USER", ""),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "process": _process_mark(os.getpid()),
+        "computer": computer(),
+        "boot": boot(),
         "versions": _versions(),
     }
     with told(path):
-        path.mkdir(mode=0o700)
-        path.chmod(0o700)  # a directory's set-group-id parent would otherwise add a bit
-        write_json(path / "run.json", facts)
-    run = Run(run_id, path, facts)
-    _remove_old(directory, keep=run_id)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        new.mkdir(mode=0o700)
+        new.chmod(0o700)  # a directory's set-group-id parent would otherwise add a bit
+        held = os.open(new / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.fchmod(held, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_json(new / "run.json", facts)
+        new.rename(path)  # visible only now, and alive from the first moment
+    run = Run(run_id, path, facts, _held=held)
+    _remove_old(directory, room)
     return run
 
 
-def runs(directory: Path) -> list[Run]:
+def runs(directory: Path, room: str = RUNS) -> list[Run]:
     """Return the runs that are on record, oldest first; unreadable ones are left out."""
     found = []
     with suppress(OSError):
-        for path in sorted((directory / "runs").iterdir()):
+        for path in sorted((directory / room).iterdir()):
             if _ID.match(path.name) and not path.is_symlink():
                 with suppress(OSError, ValueError):
-                    found.append(Run(path.name, path, json.loads((path / "run.json").read_text("utf-8"))))
+                    facts = json.loads((path / "run.json").read_text("utf-8"))
+                    if isinstance(facts, dict):
+                        found.append(Run(path.name, path, facts))
     return found
 
 
 def unfinished(directory: Path) -> list[Run]:
-    """Return the runs whose process has died before it could end them, oldest first."""
-    here = socket.gethostname()
-    return [run for run in runs(directory) if not run.ended and run.facts.get("host") == here and not run.alive]
+    """Return the runs that have left something to be ended, oldest first.
+
+    Those whose process died before it could end them, and those that ended while machines could not be asked.
+    """
+    mine = [run for room in (RUNS, LOOKS) for run in runs(directory, room) if run.ours_to_end]
+    return [run for run in mine if (run.facts.get("to_sweep") if run.ended else not run.alive)]
 
 
 def entries(run_directory: Path) -> Iterator[dict[str, Any]]:
@@ -166,54 +237,36 @@ def entries(run_directory: Path) -> Iterator[dict[str, Any]]:
                     yield entry
 
 
-@contextmanager
-def lock(directory: Path, run: Run) -> Iterator[None]:
-    """Hold the cluster's lock; the kernel gives it back when this process ends, however it ends.
-
-    Raises:
-        ClusterctlError: someone else holds it (exit code 6); says who, since when and how to stop them.
-    """
-    path = directory / "lock"
-    with told(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _held(handle.read(4096)) from None
-        os.fchmod(descriptor, 0o600)
-        handle.truncate(0)
-        holder = {key: run.facts[key] for key in ("id", "command", "user", "host", "pid", "started")}
-        handle.write(json.dumps(holder))
-        handle.flush()
-        yield
-        handle.truncate(0)
+def _remove_old(directory: Path, room: str) -> None:
+    """Remove ended runs by number and age; one that has not ended, or has left something, is never removed."""
+    if room == LOOKS:
+        # One that was killed has left nothing worth keeping either.
+        gone = [run for run in runs(directory, room) if not run.alive and run.ours_to_end][:-KEPT_LOOKS]
+    else:
+        found = [run for run in runs(directory, room) if run.ended and not run.facts.get("to_sweep")]
+        oldest = (datetime.now(UTC) - timedelta(days=KEPT_DAYS)).isoformat(timespec="seconds")
+        newest: dict[str, int] = {}
+        gone = []
+        for run in reversed(found):
+            command = str(run.facts.get("command"))
+            newest[command] = newest.get(command, 0) + 1
+            if newest[command] > KEPT_RUNS or str(run.facts["ended"]) < oldest:
+                gone.append(run)
+        kept = last_full_verdict(found)
+        gone = [run for run in gone if kept is None or run.id != kept.id]
+    for run in gone:
+        shutil.rmtree(run.directory, ignore_errors=True)
 
 
-def _held(text: str) -> ClusterctlError:
-    try:
-        holder = json.loads(text)
-        who = "'{command}' of {user}@{host}, process {pid}, since {started}, run {id}".format(**holder)
-        fix = f"wait for it, or stop it on {holder['host']}: kill -INT {holder['pid']}"
-    except (ValueError, KeyError, TypeError):
-        who, fix = "a run that has only just begun", "wait for it to end"
-    return ClusterctlError(f"the cluster is locked by {who}", fix=fix, exit_code=ExitCode.LOCKED)
-
-
-def _remove_old(directory: Path, *, keep: str) -> None:
-    with suppress(OSError):
-        names = sorted(path.name for path in (directory / "runs").iterdir() if _ID.match(path.name))
-        for name in names[:-KEPT_RUNS]:
-            if name != keep:
-                shutil.rmtree(directory / "runs" / name, ignore_errors=True)
-
-
-def _process_mark(pid: int) -> str:
-    """Return what tells a process from a later one with the same number: its start in clock ticks; empty if gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+def last_full_verdict(found: Sequence[Run]) -> Run | None:
+    """Return the newest of these runs that judged the whole cluster; None where none did."""
+    for run in reversed(found):
+        options = run.facts.get("options")
+        limited = isinstance(options, Mapping) and options.get("limit")
+        judged = run.facts.get("command") == "verify" and run.ended and (run.directory / "report.json").exists()
+        if judged and not limited:
+            return run
+    return None
 
 
 def _now() -> str:

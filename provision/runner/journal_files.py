@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,14 @@ def prepare(directory: Path) -> Path:
         ClusterctlError: it is a link, someone else's or writable by others, or cannot be made (exit code 2); or
             the disk is full (3).
     """
-    for path in (directory, directory / "runs"):
+    for path in (directory, directory / "runs", directory / "looks"):
         with told(path):
             path.mkdir(mode=0o700, exist_ok=True)
             _require_private(path)
+    # Inventories are kept in git; what ran on one computer is no part of them.
+    ignore = directory / ".gitignore"
+    with told(ignore), suppress(FileExistsError), open_private(ignore, os.O_EXCL) as handle:
+        handle.write("*\n")
     free = os.statvfs(directory)
     if free.f_bavail * free.f_frsize < NEEDED_BYTES:
         raise _no_space(directory)
@@ -65,6 +71,26 @@ def open_private(path: Path, flags: int) -> TextIOWrapper:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w", encoding="utf-8")
+
+
+@cache
+def boot() -> str:
+    """Return what tells this start of this kernel from all others, the same in all of its containers."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return "unknown"
+
+
+@cache
+def computer() -> str:
+    """Return what tells this computer from others, whatever its name is today.
+
+    Hashed: systemd asks that a machine-id is shown to nobody. Without one it is this start of the kernel.
+    """
+    with suppress(OSError):
+        if found := Path("/etc/machine-id").read_text(encoding="ascii").strip():
+            return hashlib.sha256(f"clusterctl:{found}".encode()).hexdigest()[:32]
+    return boot()
 
 
 def _require_private(path: Path) -> None:

@@ -86,7 +86,7 @@ def run(
         runner = _runner(paths, inventory, record, options, stack)
         runner.event_handler = recorded(report, record, on_event)
         runner.cancel_callback = stop.overdue
-        stack.callback(_tidy, record)
+        stack.callback(tidy, record)
         stack.enter_context(stop.watching())
         try:
             runner.run()
@@ -99,25 +99,8 @@ def run(
             report.stopped_by = stop.signal
             kill_marked(record.id)
             report.swept = sweep(targets, record.id, become_password=options.become_password)
-            report.unswept = sorted({target.name for target in targets if not target.skip} - report.swept.keys())
+            report.unswept = sorted({target.name for target in targets if target.sweepable} - report.swept.keys())
     return report
-
-
-def recover(directory: Path, targets: Sequence[Any], *, become_password: str | None = None) -> list[str]:
-    """End what runs that were killed have left behind, here and on ``targets``; return a sentence for each.
-
-    Call it while holding the lock.
-    """
-    told = []
-    for dead in journal.unfinished(directory):
-        here = kill_marked(dead.id)
-        swept = sweep(targets, dead.id, become_password=become_password)
-        _tidy(dead)
-        dead.finish("killed")
-        ended = here + sum(swept.values())
-        left = f"{ended} of its processes were still running and have been ended" if ended else "nothing of it was left"
-        told.append(f"run {dead.id} ({dead.facts.get('command')}, {dead.facts.get('started')}) never finished; {left}")
-    return told
 
 
 def sweep(targets: Sequence[Any], run_id: str, *, become_password: str | None = None) -> dict[str, int]:
@@ -246,7 +229,7 @@ def _write(path: Path, text: str) -> None:
         handle.write(text)
 
 
-def _tidy(record: journal.Run) -> None:
+def tidy(record: journal.Run) -> None:
     """Keep Ansible's own output as ``ansible.log`` and remove everything else that ansible-runner has written."""
     from provision.model.text import clean
 

@@ -96,6 +96,11 @@ class Target:
             skip=skip,
         )
 
+    @property
+    def sweepable(self) -> bool:
+        """True where this program itself can log in; machines that only Ansible can enter cannot be asked again."""
+        return not self.skip and not self.password_login
+
     def arguments(self) -> list[str]:
         """Return the options that Ansible would hand to ``ssh``, in its order; the first of equals wins there."""
         own = [f"Port={self.port}" if self.port else "", f'IdentityFile="{self.key_file}"' if self.key_file else ""]

@@ -16,7 +16,7 @@ import pytest
 import snapshots
 
 from provision.ansible_env import clean_environment
-from provision.runner import journal
+from provision.runner import journal, journal_lock
 
 
 def state(lab: labs.Lab) -> dict[str, object]:
@@ -182,8 +182,8 @@ def test_a_run_that_holds_the_lock_turns_the_second_away(provisioned_lab: labs.L
     first = start(provisioned_lab, "base")
     try:
         deadline = time.monotonic() + 30
-        lock = provisioned_lab.directory / ".clusterctl" / "lock"
-        while not (lock.exists() and lock.read_text().strip()) and time.monotonic() < deadline:
+        state = provisioned_lab.directory / ".clusterctl"
+        while not journal_lock.holders(state) and time.monotonic() < deadline:
             time.sleep(0.1)
 
         second = labs.clusterctl("provision", provisioned_lab.inventory, check=False)

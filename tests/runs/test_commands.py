@@ -165,7 +165,65 @@ def test_a_second_run_is_told_who_holds_the_lock_while_read_only_commands_go_on(
     assert f"kill -INT {first.pid}" in second.stderr
     assert reading.stdout, reading.stderr
     assert first.returncode == 130
-    assert [run.facts["command"] for run in journal.runs(site / ".clusterctl")] == ["provision", "preflight"]
+    assert [run.facts["command"] for run in journal.runs(site / ".clusterctl")] == ["provision"]
+
+
+def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(site: Path) -> None:
+    stages_in(site, base=HOLD, verify=CHANGE)
+    before = command(site, "verify", "inventory.ini", "--json")
+    for path in site.glob("made-*"):
+        path.unlink()
+    first = start(site, ["provision", "inventory.ini", "base"])
+    assert wait_for((site / "held").exists), first.communicate()
+
+    done = command(site, "verify", "inventory.ini", "--json")
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+    document = json.loads(done.stdout)
+    assert done.returncode == 8, done.stderr
+    assert document["verdict"] == "unknown"
+    [check] = [check for check in document["checks"] if check["id"] == "run.lock"]
+    assert f"process {first.pid}" in check["observed"]
+    assert not list(site.glob("made-*"))
+    [kept] = [run for run in journal.runs(site / ".clusterctl") if run.facts["command"] == "verify"]
+    assert kept.id == json.loads(before.stdout)["run"]["id"], "it replaced the cluster's verdict"
+
+
+def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) -> None:
+    stages_in(site, base=CHANGE, verify=HOLD)
+    judging = start(site, ["verify", "inventory.ini"])
+    assert wait_for((site / "held").exists), judging.communicate()
+
+    done = command(site, "provision", "inventory.ini", "base")
+    judging.send_signal(signal.SIGINT)
+    judging.communicate(timeout=30)
+
+    assert done.returncode == 6, done.stderr
+    assert "'verify'" in done.stderr
+    assert f"process {judging.pid}" in done.stderr
+    assert not list(site.glob("made-*"))
+
+
+def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(site: Path) -> None:
+    stages_in(site, base=HOLD, munge=CHANGE, status=STATUS, verify=CHECKS)
+    assert command(site, "provision", "inventory.ini", "munge").returncode == 0
+    state = site / ".clusterctl"
+    [last] = journal.runs(state)
+    first = start(site, ["provision", "inventory.ini", "base"])
+    assert wait_for((site / "held").exists), first.communicate()
+    for _ in range(30):  # what each command that only reads leaves behind
+        journal.begin(journal.prepare(state), "status", room=journal.LOOKS).finish("done")
+
+    done = command(site, "status", "inventory.ini", "--json")
+    [live] = [run for run in journal.runs(state) if run.alive]
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+    assert json.loads(done.stdout)["last_run"]["id"] == live.id
+    assert [run.facts["outcome"] for run in journal.runs(state) if run.id == last.id] == ["done"]
+    assert (live.directory / "ansible.log").exists()
+    assert len(journal.runs(state, journal.LOOKS)) <= journal.KEPT_LOOKS + 1
 
 
 def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(site: Path) -> None:

@@ -21,8 +21,11 @@ from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.runner import journal, playbooks
+from provision.runner.journal_lock import lock
 from provision.runner.process import Stop
+from provision.runner.recover import recover
 from provision.runner.secret import offered
+from provision.ssh.target import Target
 
 TOUCH = """
     - name: Write
@@ -260,7 +263,7 @@ def test_a_signal_ends_the_run_soon_and_leaves_no_process(tmp_path: Path, number
     assert processes_of(state) == []
     [record] = journal.runs(state)
     assert record.facts["outcome"] == "interrupted"
-    with journal.lock(state, record):
+    with lock(state, record):
         pass
 
 
@@ -284,6 +287,49 @@ def test_what_a_killed_run_has_left_is_ended_by_the_next_one_which_says_so(tmp_p
     assert "never finished" in err
     assert processes_of(state) == []
     assert [run.facts["outcome"] for run in journal.runs(state)] == ["killed", "done"]
+
+
+@pytest.mark.parametrize("reading", ["status", "plan", "preflight", "verify", "discover"])
+def test_a_command_that_only_reads_ends_nothing_of_a_run_that_was_killed(tmp_path: Path, reading: str) -> None:
+    nothing = "- meta: noop\n"
+    stages_in(tmp_path, base=STUBBORN, status=nothing, preflight=nothing, verify=nothing, discover=nothing)
+    inventory = write_inventory(tmp_path)
+    process = start(tmp_path, ["provision", str(inventory), "base"])
+    assert wait_for(lambda: len(list(tmp_path.glob("held-*"))) == 3), process.communicate()
+    process.kill()
+    process.communicate()
+    state = journal.state_directory(inventory)
+    left = processes_of(state)
+
+    words = [str(inventory), "preflight"] if reading == "plan" else [str(inventory)]
+    start(tmp_path, [reading, *words, *(["--check"] if reading == "discover" else [])]).communicate(timeout=60)
+
+    assert set(left) <= set(processes_of(state))
+    [dead] = [run for run in journal.runs(state) if run.facts["command"] == "provision"]
+    assert not dead.ended
+
+
+def test_a_run_is_done_with_when_each_of_its_machines_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = journal.prepare(tmp_path / journal.NAME)
+    begun = journal.begin(state, "provision", hosts=["node1", "node2"])
+    begun._held = os.close(begun._held) if begun._held is not None else None  # as the kernel does for one that died
+    targets = [Target(name=name, address=name) for name in ("node1", "node2", "node3")]
+    asked: list[list[str]] = []
+
+    def sweep(machines: list[Target], *_: object, **__: object) -> dict[str, int]:
+        asked.append([target.name for target in machines])
+        return {name: 0 for name in asked[-1] if name != "node2" or len(asked) == 3}
+
+    monkeypatch.setattr(playbooks, "sweep", sweep)
+
+    told = [recover(state, targets) for _ in range(4)]
+
+    assert asked == [["node1", "node2"], ["node2"], ["node2"]]
+    assert ["node2 did not answer" in line for lines in told for line in lines] == [True, True, False]
+    assert told[3] == []
+    assert [run.facts["outcome"] for run in journal.runs(state)] == ["killed"]
 
 
 def test_a_stop_that_comes_before_ansible_has_started_is_not_forgotten(tmp_path: Path) -> None:
