@@ -10,6 +10,8 @@ from typing import Any
 from machines import plugin, tree
 
 plugin("plugins/module_utils/machine_system.py", "ansible.module_utils.machine_system")
+pci_utils = plugin("plugins/module_utils/machine_pci.py", "ansible.module_utils.machine_pci")
+peer_memory = plugin("plugins/module_utils/machine_peer_memory.py", "ansible.module_utils.machine_peer_memory")
 rdma = plugin("plugins/module_utils/machine_rdma.py", "ansible.module_utils.machine_rdma")
 
 Run = Callable[[list[str]], str | None]

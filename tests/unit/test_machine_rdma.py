@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 from machines import tree
-from rdma_machines import INFINIBAND, ROCE, SOFT, capabilities, device, found, pci, rdma, told
+from rdma_machines import (
+    INFINIBAND,
+    ROCE,
+    SOFT,
+    capabilities,
+    device,
+    found,
+    pci,
+    pci_utils,
+    peer_memory,
+    rdma,
+    told,
+)
 
 GID = "0000:0000:0000:0000:0000:ffff:0a63:0002"
 SYMVERS = "0x1\tib_register_peer_memory_client\t/tmp/ib_core\tEXPORT_SYMBOL\n"
@@ -118,7 +130,7 @@ def test_what_drivers_are_built_against_is_found_where_an_ofed_keeps_it(tmp_path
     ],
 )
 def test_an_ofed_says_what_it_is(printed: str, kind: str, version: str) -> None:
-    assert rdma.ofed(told(ofed_info=printed)) == {"kind": kind, "version": version}
+    assert peer_memory.ofed(told(ofed_info=printed)) == {"kind": kind, "version": version}
 
 
 def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Path) -> None:
@@ -212,7 +224,7 @@ def test_a_bridge_that_does_not_let_itself_be_read_is_named(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("config", [b"", b"\0" * 300, b"\xff" * 4096, capabilities(None)])
 def test_a_broken_configuration_space_has_no_access_control(config: bytes) -> None:
-    assert rdma.acs_control(config) is None
+    assert pci_utils.acs_control(config) is None
 
 
 def test_the_iommu_and_virtual_machines_are_told(tmp_path: Path) -> None:

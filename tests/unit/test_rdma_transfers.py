@@ -19,7 +19,8 @@ from provision.model.checks import Check
 from provision.rdma.perftest import carried, gigabits
 from provision.rdma.rounds import Rail, schedule
 
-transfers = plugin("roles/rdma_userspace/library/rdma_transfers.py")
+tool = plugin("plugins/module_utils/rdma_tools.py", "ansible.module_utils.rdma_tools")
+agent = plugin("plugins/module_utils/rdma_agent.py", "ansible.module_utils.rdma_agent")
 OUTPUTS = yaml.safe_load((Path(__file__).parent / "fixtures/transfers/outputs.yml").read_text(encoding="utf-8"))
 HOSTS = {"node1": "127.0.0.1", "node2": "127.0.0.2", "node3": "127.0.0.3"}
 
@@ -62,10 +63,10 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: str = "") -> No
         (tmp_path / name).write_text(TOOL.format(fail=fail))
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(transfers.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(tool.os, "geteuid", lambda: 1000)
     moved = iter(range(0, 10**9, 1000))
-    monkeypatch.setattr(transfers, "counters", lambda *_: {"port_xmit_data": next(moved)})
-    monkeypatch.setattr(transfers, "gids", lambda *_: [])
+    monkeypatch.setattr(tool, "counters", lambda *_: {"port_xmit_data": next(moved)})
+    monkeypatch.setattr(tool, "gids", lambda *_: [])
 
 
 def settings(port: int, name: str, steps: Any, **more: Any) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def run(everyone: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     results: dict[str, list[dict[str, Any]]] = {}
 
     def one(name: str) -> None:
-        results[name] = transfers.Agent(everyone[name]).run()
+        results[name] = agent.Agent(everyone[name]).run()
 
     threads = [threading.Thread(target=one, args=(name,)) for name in everyone]
     for thread in threads:
@@ -157,13 +158,13 @@ def test_a_side_that_only_waited_tells_what_the_other_said(
 
 
 def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> None:
-    door = transfers.Door("127.0.0.1", port, "secret")
+    door = agent.Door("127.0.0.1", port, "secret")
     try:
-        line = transfers.Line(socket.create_connection(("127.0.0.1", port), 5))
+        line = agent.Line(socket.create_connection(("127.0.0.1", port), 5))
         line.send(token="guess", round=0, name="node2")
 
         assert door.wait("node2", 0, 1) is None
-        with pytest.raises(transfers.GoneError):
+        with pytest.raises(agent.GoneError):
             line.receive(5)
     finally:
         door.close()
@@ -174,27 +175,27 @@ def test_nothing_is_left_behind_when_the_other_side_is_gone(
 ) -> None:
     tools(tmp_path, monkeypatch)
     rail = {"device": "rxe0", "port": 1, "peer_device": "rxe0", "software": True}
-    words = transfers.command("write", rail, None, port, "", 1)
+    words = tool.command("write", rail, None, port, "", 1)
 
-    with transfers.Tool(words, settings(port, "node1", []), rail) as tool:
-        assert tool.ready(port, 10)
+    with tool.Tool(words, settings(port, "node1", []), rail) as mine:
+        assert mine.ready(port, 10)
 
-    assert tool.process.poll() is not None
-    assert not transfers.listening(port)
+    assert mine.process.poll() is not None
+    assert not tool.listening(port)
 
 
 def test_commands_are_those_that_people_type() -> None:
     rail = {"device": "mlx5_0", "port": 1, "peer_device": "mlx5_0", "software": False}
     gid = {"index": 3, "gid": "0000:0000:0000:0000:0000:ffff:0a63:0002", "type": "RoCE v2", "netdev": "eth1"}
 
-    assert " ".join(transfers.command("write", rail, gid, 18515, "node2", 3)) == (
+    assert " ".join(tool.command("write", rail, gid, 18515, "node2", 3)) == (
         "ib_write_bw -d mlx5_0 -i 1 -p 18515 -x 3 -D 3 -q 4 -s 65536 -F --report_gbits node2"
     )
-    assert " ".join(transfers.command("pingpong", rail, None, 18515, "", 3)) == (
+    assert " ".join(tool.command("pingpong", rail, None, 18515, "", 3)) == (
         "ibv_rc_pingpong -d mlx5_0 -i 1 -p 18515 -s 4096 -n 1000"
     )
-    assert " ".join(transfers.command("rping", rail, gid, 18515, "", 3)) == "rping -s -a 10.99.0.2 -p 18515 -C 10 -v"
-    assert " ".join(transfers.command("read", {**rail, "software": True}, None, 18515, "node2", 3)) == (
+    assert " ".join(tool.command("rping", rail, gid, 18515, "", 3)) == "rping -s -a 10.99.0.2 -p 18515 -C 10 -v"
+    assert " ".join(tool.command("read", {**rail, "software": True}, None, 18515, "node2", 3)) == (
         "ib_read_bw -d mlx5_0 -i 1 -p 18515 -n 200 -s 65536 -F --report_gbits node2"
     )
 
@@ -206,11 +207,11 @@ def test_on_ethernet_version_two_over_ipv4_is_chosen_and_on_infiniband_nothing()
     four = "0000:0000:0000:0000:0000:ffff:0a63:0002"
     several = [gid(0, "fe80::1", "IB/RoCE v1"), gid(1, "fe80::1", "RoCE v2"), gid(2, four, "IB/RoCE v1")]
 
-    assert transfers.gid_index([*several, gid(3, four, "RoCE v2")])["index"] == 3
-    assert transfers.gid_index(several)["index"] == 1
-    assert transfers.gid_index([gid(0, "fe80::1", "IB/RoCE v1", netdev="")]) is None
-    assert transfers.gid_index([]) is None
-    assert (transfers.ipv4(four), transfers.ipv4("fe80::1")) == ("10.99.0.2", "")
+    assert tool.gid_index([*several, gid(3, four, "RoCE v2")])["index"] == 3
+    assert tool.gid_index(several)["index"] == 1
+    assert tool.gid_index([gid(0, "fe80::1", "IB/RoCE v1", netdev="")]) is None
+    assert tool.gid_index([]) is None
+    assert (tool.ipv4(four), tool.ipv4("fe80::1")) == ("10.99.0.2", "")
 
 
 def result(test: str, **more: Any) -> dict[str, Any]:
