@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -67,6 +67,12 @@ class Outcome:
     code: ExitCode
     run: journal.Run
     document: dict[str, Any]
+
+
+def time_factor(inventory: Inventory) -> int:
+    """Return how many times longer than usual the slowest machine may take."""
+    told = [str(variables.get("cluster_time_factor", 1)) for variables in inventory.hostvars.values()]
+    return max((int(text) for text in told if text.isascii() and text.isdigit()), default=1)
 
 
 def targets_of(inventory: Inventory, hosts: Iterable[str], user: str = "") -> list[Target]:
@@ -163,7 +169,10 @@ def play(
                 playbooks,
                 inventory=opened.path,
                 record=record,
-                options=_options(request, passwords, limit=in_scope if request.limit or out else None),
+                options=replace(
+                    _options(request, passwords, limit=in_scope if request.limit or out else None),
+                    time_factor=time_factor(opened.inventory),
+                ),
                 report=report,
                 targets=[target for target in targets if target.name not in out],
                 on_event=None if quiet else progress,

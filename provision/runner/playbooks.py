@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError
 from provision.events.fold import RunReport
 from provision.runner import journal
+from provision.runner.limits import Deadline
 from provision.runner.process import MARK, Stop, kill_marked
 from provision.runner.record import recorded
 from provision.runner.secret import offered
@@ -41,8 +43,8 @@ MAX_RESULT = 8_000_000
 class Options:
     """What a run may be told, under Ansible's own names. ``limit`` names machines one by one; None means all.
 
-    ``extra_args`` are handed over as they are. The passwords and ``extra_vars`` go through pipes: they are in no file,
-    argument or environment.
+    ``time_factor`` stretches the run's limits (``cluster_time_factor``). ``extra_args`` are handed over as they are.
+    The passwords and ``extra_vars`` go through pipes: they are in no file, argument or environment.
     """
 
     limit: Collection[str] | None = None
@@ -53,6 +55,7 @@ class Options:
     extra_vars: Mapping[str, Any] = field(default_factory=dict)
     extra_args: Sequence[str] = ()
     forks: int | None = None
+    time_factor: int = 1
     verbosity: int = 0
     user: str = ""
     become_password: str | None = None
@@ -75,17 +78,27 @@ def run(
 
     ``inventory`` is a path, or a text with a comma as Ansible takes it (``"localhost,"``). ``report`` may hold what is
     known already, such as the probe's checks. When a signal stops the run, our processes are ended here and on
-    ``targets`` (``provision.ssh.target.Target``) before this returns; ``stopped_by`` says which signal it was.
+    ``targets`` (``provision.ssh.target.Target``) before this returns; ``stopped_by`` says which signal it was. A run
+    that has reached its limit (``provision.runner.limits``) is stopped in the same way, as if by SIGALRM.
     """
     options = options or Options()
     paths = [content.playbook(item) if isinstance(item, str) else item.resolve() for item in playbooks]
     report = report if report is not None else RunReport()
     report.plays = [pair for path in paths for pair in _plays(path)]
     stop = Stop(record.id)
+    deadline = Deadline({stage for stage, _ in report.plays}, len(targets), options.time_factor)
+
+    def to_be_cancelled() -> bool:
+        """Asked twice a second while Ansible runs."""
+        if stop.signal is None and (told := deadline.reached(report.stage)):
+            report.warnings[told] = None
+            stop.request(signal.SIGALRM)
+        return stop.overdue()
+
     with ExitStack() as stack:
         runner = _runner(paths, inventory, record, options, stack)
         runner.event_handler = recorded(report, record, on_event)
-        runner.cancel_callback = stop.overdue
+        runner.cancel_callback = to_be_cancelled
         stack.callback(tidy, record)
         stack.enter_context(stop.watching())
         try:
