@@ -10,6 +10,7 @@ from provision.judge.preflight import hostname
 from provision.model import memlock
 from provision.model.addresses import is_loopback, same
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import MachineFacts, Memlock
 
 SUBJECT = Subject(
     "base_system",
@@ -21,7 +22,7 @@ SUBJECT = Subject(
 _SHOWN = 5
 
 
-def checks(facts: Mapping[str, Any], wants: Mapping[str, Any]) -> list[Check]:
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge a prepared machine: all checks of the subject.
 
     ``facts`` is what ``machine_facts`` reports of ``system``. ``wants``: ``name`` (in the inventory), ``hosts`` (list
@@ -48,7 +49,7 @@ def _packages(missing: Sequence[str]) -> Check:
     )
 
 
-def _names(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], name: str) -> Check:
+def _names(facts: MachineFacts, entries: Sequence[Mapping[str, Any]], name: str) -> Check:
     """Compare the first address of every name, because that is the one which programs take."""
     addresses, wrong, behind = facts["addresses"], [], False
     for entry in entries:
@@ -80,7 +81,7 @@ def _names(facts: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], name:
     )
 
 
-def _time(facts: Mapping[str, Any], wanted: str) -> Check:
+def _time(facts: MachineFacts, wanted: str) -> Check:
     running = list(facts["time_daemons"])
     if facts["container"]:
         return SUBJECT.skip("time_service", "a container has its host's clock")
@@ -101,11 +102,12 @@ def _time(facts: Mapping[str, Any], wanted: str) -> Check:
     )
 
 
-def _memlock(limits: Mapping[str, Any], wanted: str) -> Check:
-    limit = str(limits["login"])
-    if not limit:
-        return SUBJECT.unknown("memlock", "the machine did not say what a login may lock")
-    highest = memlock.possible(wanted, str(limits["login_highest"]))
+def _memlock(limits: Memlock, wanted: str) -> Check:
+    limit = limits["login"]
+    if not memlock.is_limit(limit):
+        why = f"'ulimit -l' after a login printed {limit[:100]}" if limit else "nobody could log in"
+        return SUBJECT.unknown("memlock", why, cause="the limit of a login is not known")
+    highest = memlock.possible(wanted, limits["login_highest"])
     reached, lower = memlock.reaches(limit, highest), highest != wanted
     return SUBJECT.check(
         "memlock",

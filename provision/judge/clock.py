@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import MachineFacts
 
 
-def clock(subject: Subject, facts: Mapping[str, Any], wants: Mapping[str, Any]) -> Check:
+def clock(subject: Subject, facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     """Judge the clock by the bound that is nearest to zero, so that a slow machine is never taken for a wrong clock.
 
     ``facts``: ``clock_offset`` with ``low`` and ``high`` in seconds. ``wants``: ``clock_warn_seconds`` and

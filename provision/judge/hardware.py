@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from provision.model import gres
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import HardwareFacts
 
 SUBJECT = Subject(
     "hardware",
@@ -30,7 +31,8 @@ MEMORY_DIGITS = 3
 _TOPOLOGY_SOURCE = "/sys/devices/system/cpu"
 
 #: What must be equal, by its name in the facts; the inventory's has ``node_`` before it.
-_COUNTS = ("cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version")
+_Name = Literal["cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version"]
+_COUNTS: tuple[_Name, ...] = get_args(_Name)
 
 _DIFFERS = "the machine differs from its inventory: other hardware, a failed part, or a firmware setting"
 
@@ -73,7 +75,7 @@ def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tup
     return [entry for entry in values if declared.get(entry[0]) is None]
 
 
-def checks(facts: Mapping[str, Any], wants: Mapping[str, Any], *, simulated: bool = False) -> list[Check]:
+def checks(facts: HardwareFacts, wants: Mapping[str, Any], *, simulated: bool = False) -> list[Check]:
     """Compare what is declared (``wants``) with the machine: all checks of the subject.
 
     ``simulated`` marks what is said of GPUs.
@@ -111,7 +113,7 @@ def _memory(has: int, declared: object) -> Check:
     )
 
 
-def _gres(facts: Mapping[str, Any], wants: Mapping[str, Any], simulated: bool) -> Check:
+def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool) -> Check:
     declared = wants.get("node_gres")
     if declared is None:
         return SUBJECT.skip("gres", "not declared")
@@ -169,7 +171,7 @@ def _types(resources: tuple[gres.Gres, ...]) -> dict[str, int]:
     }
 
 
-def _gpu_driver(facts: Mapping[str, Any], simulated: bool) -> Check:
+def _gpu_driver(facts: HardwareFacts, simulated: bool) -> Check:
     if facts["gpu_count"]:
         observed = f"{facts['gpu_source']} lists {facts['gpu_count']}"
         return SUBJECT.check("gpu_driver", True, observed, "a driver", simulated=simulated)
@@ -185,7 +187,7 @@ def _gpu_driver(facts: Mapping[str, Any], simulated: bool) -> Check:
     )
 
 
-def _gpu_id(facts: Mapping[str, Any], declared: bool, simulated: bool) -> Check:
+def _gpu_id(facts: HardwareFacts, declared: bool, simulated: bool) -> Check:
     if facts["gpu_count"]:
         return SUBJECT.skip("gpu_id", "the driver names the GPUs")
     if not facts["gpus_on_bus"]:
@@ -202,7 +204,7 @@ def _gpu_id(facts: Mapping[str, Any], declared: bool, simulated: bool) -> Check:
     )
 
 
-def _gpus_on_bus(facts: Mapping[str, Any], simulated: bool) -> Check:
+def _gpus_on_bus(facts: HardwareFacts, simulated: bool) -> Check:
     """Judge a driver that runs fewer GPUs than the bus has."""
     if not facts["gpus_on_bus"]:
         return SUBJECT.skip("gpus_on_bus", "no NVIDIA GPU on the bus")

@@ -8,6 +8,7 @@ from typing import Any
 from provision.judge.clock import clock
 from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import Disk, MachineFacts
 
 SUBJECT = Subject(
     "preflight",
@@ -33,7 +34,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
 }
 
 
-def checks(facts: Mapping[str, Any], wants: Mapping[str, Any]) -> list[Check]:
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge whether a machine can be provisioned: all checks of the subject.
 
     ``facts`` is what ``machine_facts`` reports of ``system``, with ``hardware`` on machines that run jobs. ``wants``:
@@ -51,7 +52,7 @@ def checks(facts: Mapping[str, Any], wants: Mapping[str, Any]) -> list[Check]:
     ]
 
 
-def _basics(facts: Mapping[str, Any]) -> list[Check]:
+def _basics(facts: MachineFacts) -> list[Check]:
     version = tuple(int(part) for part in str(facts["python"]).split(".")[:2] if part.isdigit())
     system = facts["os"]
     known = any(str(system["version"]).startswith(prefix) for prefix in SYSTEMS.get(str(system["id"]), ()))
@@ -77,7 +78,7 @@ def _basics(facts: Mapping[str, Any]) -> list[Check]:
     ]  # fmt: skip
 
 
-def _disks(disks: Mapping[str, Any], wanted: Sequence[Mapping[str, Any]]) -> Check:
+def _disks(disks: Mapping[str, Disk], wanted: Sequence[Mapping[str, Any]]) -> Check:
     """Add up what is needed on each file system: two paths on one disk cannot use the same space.
 
     A path that already holds something was filled by an earlier run; it no longer needs its space.
@@ -104,7 +105,7 @@ def _disks(disks: Mapping[str, Any], wanted: Sequence[Mapping[str, Any]]) -> Che
     )
 
 
-def _file_system(disks: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> tuple[bool, str, str, str]:
+def _file_system(disks: Mapping[str, Disk], entries: Sequence[Mapping[str, Any]]) -> tuple[bool, str, str, str]:
     """Return whether there is enough space, the path that stands for the file system, and both values in words."""
     path = str(entries[0]["path"])
     needy = [entry for entry in entries if entry.get("always") or not disks[entry["path"]]["used"]]
@@ -114,7 +115,7 @@ def _file_system(disks: Mapping[str, Any], entries: Sequence[Mapping[str, Any]])
     return free >= needed, path, f"{path}: {free} MB free", f"{needed} MB: {purposes}" if needy else "nothing more"
 
 
-def _packages(facts: Mapping[str, Any]) -> list[Check]:
+def _packages(facts: MachineFacts) -> list[Check]:
     holder, waited = facts["lock"]["holder"], facts["lock"]["waited"]
     who = f"held by pid {holder['pid']}: {str(holder['command'])[:120]}" if holder else "free"
     broken = list(facts["packages_interrupted"])
@@ -132,7 +133,7 @@ def _packages(facts: Mapping[str, Any]) -> list[Check]:
     ]  # fmt: skip
 
 
-def _names(facts: Mapping[str, Any], name: str) -> list[Check]:
+def _names(facts: MachineFacts, name: str) -> list[Check]:
     host = str(facts["hostname"])
     own = list(facts["addresses"].get(host) or [])
     good = bool(own) and not any(is_loopback(address) for address in own)
@@ -147,7 +148,7 @@ def _names(facts: Mapping[str, Any], name: str) -> list[Check]:
     ]  # fmt: skip
 
 
-def hostname(subject: Subject, facts: Mapping[str, Any], name: str) -> Check:
+def hostname(subject: Subject, facts: MachineFacts, name: str) -> Check:
     """Judge whether a machine has the name that the inventory gives it."""
     host = str(facts["hostname"])
     return subject.check(
@@ -161,7 +162,7 @@ def hostname(subject: Subject, facts: Mapping[str, Any], name: str) -> Check:
     )
 
 
-def _foreign_slurm(facts: Mapping[str, Any]) -> Check:
+def _foreign_slurm(facts: MachineFacts) -> Check:
     slurm = list(facts["slurm_daemons"])
     return SUBJECT.check(
         "foreign_slurm", not slurm, ", ".join(slurm) or "none", "none",
@@ -170,7 +171,7 @@ def _foreign_slurm(facts: Mapping[str, Any]) -> Check:
     )  # fmt: skip
 
 
-def _cgroup(facts: Mapping[str, Any]) -> Check:
+def _cgroup(facts: MachineFacts) -> Check:
     if "hardware" not in facts:
         return SUBJECT.skip("cgroup", "the machine runs no jobs")
     version = facts["hardware"]["cgroup_version"]

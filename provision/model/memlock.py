@@ -10,6 +10,11 @@ def possible(wanted: str, highest: str) -> str:
     return highest if wanted == "unlimited" else str(min(int(wanted), int(highest)))
 
 
+def is_limit(text: str) -> bool:
+    """Return whether a text is KiB or ``unlimited``."""
+    return text == "unlimited" or (text.isascii() and text.isdigit() and len(text) < 20)
+
+
 def reaches(limit: str, wanted: str) -> bool:
-    """Return whether a limit (KiB or ``unlimited``) is at least another; False where one of them is neither."""
-    return limit == "unlimited" or (limit.isdigit() and wanted.isdigit() and int(limit) >= int(wanted))
+    """Return whether a limit (KiB or ``unlimited``) is at least another."""
+    return limit == "unlimited" or (wanted != "unlimited" and int(limit) >= int(wanted))

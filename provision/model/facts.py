@@ -1,0 +1,229 @@
+"""What the module ``machine_facts`` reports, read as input: bounded, clean, and of the right types. Pure.
+
+A machine can answer anything. :func:`facts_from` is the door: behind it nobody meets a wrong type, a number without a
+bound, or a character that a terminal would obey. Keys that are not named here pass with the same bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
+
+from provision.model.text import clean
+
+#: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
+MAX_DEPTH, MAX_VALUES, MAX_TEXT = 12, 200_000, 262_144
+#: Counters of adapters and numbers of devices have 64 bits.
+MAX_NUMBER = 2**64
+
+Text = Annotated[str, StringConstraints(max_length=4096)]
+Word = Annotated[str, StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9._:+~@%-]*$")]
+#: KiB, or ``unlimited``.
+Limit = Annotated[str, StringConstraints(pattern=r"^(unlimited|[0-9]{1,19})$")]
+Count = Annotated[int, Field(ge=0, le=2**20)]
+#: MiB.
+Memory = Annotated[int, Field(ge=0, le=2**40)]
+Seconds = Annotated[float, Field(ge=-(2**40), le=2**40)]
+
+_STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
+
+
+@with_config(_STRICT)
+class BusGpu(TypedDict):
+    """A GPU on the bus; ``product`` is empty where its PCI id is not known."""
+
+    address: Word
+    id: Word
+    product: Text
+
+
+@with_config(_STRICT)
+class HardwareFacts(TypedDict):
+    """What a machine is made of, in Slurm's terms. ``real_memory`` in MiB."""
+
+    cpus: Count
+    sockets: Count
+    cores_per_socket: Count
+    threads_per_core: Count
+    regular: NotRequired[bool]
+    real_memory: Memory
+    cgroup_version: Annotated[int, Field(ge=1, le=2)]
+    gres: Text
+    gpu_count: Count
+    gpu_source: Text
+    gpu_addresses: list[Word]
+    gpu_devices: NotRequired[list[Count]]
+    gpus_on_bus: Count
+    bus_gpus: list[BusGpu]
+    bus_gres: Text
+    rdma_ports: NotRequired[Count]
+
+
+@with_config(_STRICT)
+class OperatingSystem(TypedDict):
+    """What os-release says."""
+
+    id: Text
+    version: Text
+    like: NotRequired[Text]
+    name: Text
+
+
+@with_config(_STRICT)
+class Holder(TypedDict):
+    """The process that holds a lock."""
+
+    pid: Annotated[int, Field(ge=0, le=2**32)]
+    command: Text
+
+
+@with_config(_STRICT)
+class Lock(TypedDict):
+    """The package manager's lock; ``waited`` in seconds."""
+
+    holder: Holder | None
+    waited: Count
+
+
+@with_config(_STRICT)
+class Memlock(TypedDict):
+    """Limits of locked memory: the highest that can be set, and what a login printed, empty where nobody logged in."""
+
+    login_highest: Limit
+    service_highest: Limit
+    login: Text
+
+
+@with_config(_STRICT)
+class Disk(TypedDict):
+    """Free MiB at a path, the number of its file system, and whether the path holds something."""
+
+    free: Memory
+    device: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    used: bool
+
+
+@with_config(_STRICT)
+class ClockOffset(TypedDict):
+    """Bounds in seconds between which the machine's clock is ahead of the control node's."""
+
+    low: Seconds
+    high: Seconds
+
+
+@with_config(_STRICT)
+class RdmaPort(TypedDict):
+    """A port of an adapter, in ibstat's words; ``rate`` in Gb/s."""
+
+    number: Count
+    state: Text
+    physical_state: Text
+    rate: Seconds | None
+    link_layer: Text
+    lid: Count
+    sm_lid: Count
+    netdev: Text
+    counters: dict[Word, int]
+
+
+@with_config(_STRICT)
+class RdmaDevice(TypedDict):
+    """An RDMA device that a driver runs."""
+
+    name: Word
+    driver: Text
+    software: bool
+    node_type: Text
+    firmware: Text
+    board: Text
+    address: Word
+    ports: list[RdmaPort]
+
+
+@with_config(_STRICT)
+class RdmaFacts(TypedDict):
+    """Adapters of InfiniBand and RoCE; the rest is reported only where there is one."""
+
+    devices: list[RdmaDevice]
+    adapters: list[Word]
+    on_bus: list[Word]
+    gpus: list[Word]
+    unloaded: list[Word]
+    configured: dict[Word, dict[Text, Text]]
+    lacking: list[Text]
+    kernel: NotRequired[Word]
+    device_files: NotRequired[dict[Text, Word]]
+    memlock: NotRequired[dict[Word, Text]]
+    login: NotRequired[Text]
+
+
+@with_config(_STRICT)
+class MachineFacts(TypedDict, total=False):
+    """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
+
+    python: Word
+    clock: dict[Word, Seconds]
+    clock_offset: ClockOffset
+    os: OperatingSystem
+    systemd: bool
+    container: Text
+    architecture: Word
+    uid: Annotated[int, Field(ge=0, le=2**32)]
+    hostname: Text
+    addresses: dict[Text, list[Word]]
+    capabilities: dict[Word, bool]
+    clock_synchronised: bool | None
+    disks: dict[Text, Disk]
+    lock: Lock
+    packages_interrupted: list[Text]
+    packages_missing: list[Text]
+    slurm_daemons: list[Text]
+    time_daemons: list[Text]
+    memlock: Memlock
+    hardware: HardwareFacts
+    gpu: dict[Word, Any]
+    rdma: RdmaFacts
+
+
+_MACHINE = TypeAdapter(MachineFacts)
+
+
+def facts_from(answer: object) -> MachineFacts:
+    """Read the ``machine`` of a module's result; its texts come back without control characters.
+
+    Raises:
+        ValueError: what is wrong with it and where, in one line. It is that machine's failure.
+    """
+    try:
+        return _MACHINE.validate_python(_plain(answer, MAX_DEPTH, [MAX_VALUES]))
+    except ValidationError as refused:
+        error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(clean(str(part), 40) for part in error["loc"])
+        raise ValueError(f"the machine's answer cannot be used: {place or 'all of it'}: {error['msg']}") from None
+
+
+def _plain(value: object, depth: int, left: list[int]) -> Any:
+    """Return plain JSON values within the bounds; ``left`` counts down the values that may still come."""
+    left[0] -= 1
+    if depth < 0 or left[0] < 0:
+        raise ValueError("the machine's answer cannot be used: it is too large")
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise ValueError(f"the machine's answer cannot be used: it has a text of {len(value)} characters")
+        return clean(value, MAX_TEXT)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        # No number is shown: that of a huge one would be as long.
+        if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= MAX_NUMBER):
+            raise ValueError("the machine's answer cannot be used: it has a number without measure")
+        return value
+    if isinstance(value, Mapping):
+        return {_plain(str(key), depth - 1, left): _plain(item, depth - 1, left) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth - 1, left) for item in value]
+    raise ValueError("the machine's answer cannot be used: it holds something other than plain values")
