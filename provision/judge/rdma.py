@@ -52,7 +52,8 @@ def presence(found: Mapping[str, Any], install: str) -> Check:
     adapters = [str(name) for name in found["adapters"]]
     if not _wanted(found, install):
         return SUBJECT.skip("adapters", "told never to be prepared" if install == "never" else "no RDMA adapter")
-    return SUBJECT.check("adapters", True, ", ".join(adapters), source="rdma_userspace_install")
+    observed = ", ".join(adapters) or "none, prepared all the same"
+    return SUBJECT.check("adapters", True, observed, source="rdma_userspace_install")
 
 
 def _wanted(found: Mapping[str, Any], install: str) -> bool:
