@@ -8,51 +8,18 @@ is downloaded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from provision.nvidia import driver_packages as packages
 from provision.nvidia import driver_refusals
 from provision.nvidia import driver_rules as rules
-from provision.nvidia.driver_rules import Finding
-from provision.nvidia.driver_state import difference, installed_version, versions
+from provision.nvidia.driver_plan import Plan
+from provision.nvidia.driver_state import difference, installed_version
+from provision.nvidia.releases import version as numbers
 
 #: What running jobs do not notice.
 _HARMLESS = ("hold ", "write ", "remove /", "install kernel headers", "start ")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to install, in which order, and what else belongs to it.
-
-    ``skip`` is why the machine gets no driver; ``refusals`` are why it cannot get this one. ``install`` is a list of
-    package lists, each to be complete before the next. ``pending`` says in words what differs from the machine; nothing
-    pending is nothing to do, and what is ``disruptive`` must not meet a running job.
-    """
-
-    skip: str = ""
-    refusals: tuple[Finding, ...] = ()
-    warnings: tuple[Finding, ...] = ()
-    source: str = ""
-    branch: int = 0
-    version: str = ""
-    flavour: str = ""
-    family: str = ""
-    kernels: tuple[str, ...] = ()
-    key: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    obsolete: tuple[str, ...] = ()
-    stream: str = ""
-    install: tuple[tuple[str, ...], ...] = ()
-    fabric_manager: str = ""
-    needless: tuple[str, ...] = ()
-    hold_kernels: bool = True
-    disruptive: bool = False
-    pending: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, as Ansible takes them."""
-        return asdict(self)
 
 
 def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
@@ -131,7 +98,7 @@ def newest_common(madison: str, driver: str, manager: str, wanted: str) -> str:
         if len(cells) == 3 and cells[0] in offered:
             offered[cells[0]].add(cells[1].split(":", 1)[-1].rsplit("-", 1)[0])
     both = [version for version in offered[driver] & offered[manager] if f"{version}.".startswith(f"{wanted}.")]
-    return max(both, key=versions, default="")
+    return max(both, key=numbers, default="")
 
 
 def _key(system: packages.System, source: str, url: str, wants: Mapping[str, Any]) -> dict[str, Any]:

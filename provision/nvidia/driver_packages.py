@@ -12,10 +12,6 @@ from dataclasses import dataclass
 
 REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos"
 
-#: Of the branches that can be asked for, those that NVIDIA still mends, and when the others ended.
-SUPPORTED = (580, 595)
-ENDED = {535: "June 2026", 570: "February 2026", 610: "August 2026"}
-
 #: Since this branch, Debian-style package names have no branch in them; a branch is kept by pinning alone.
 UNSUFFIXED = 590
 #: NVIDIA's repositories have pinning packages from this branch on,

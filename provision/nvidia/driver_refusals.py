@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.nvidia import driver_packages as packages
-from provision.nvidia.driver_rules import Finding, max_cuda
+from provision.nvidia.driver_plan import Finding
 from provision.nvidia.driver_state import branches_of, release_of
+from provision.nvidia.releases import ENDED, ended, max_cuda
 
 
 def refusals(
@@ -37,14 +38,14 @@ def refusals(
 def warnings(machine: Mapping[str, Any], wants: Mapping[str, Any], branch: int) -> list[Finding]:
     """Return what is allowed and worth a word."""
     found = []
-    if branch in packages.ENDED or branch < min(packages.SUPPORTED):
-        when = f" since {packages.ENDED[branch]}" if branch in packages.ENDED else ""
+    if ended(branch):
+        when = f" since {ENDED[branch]}" if branch in ENDED else ""
         found.append(
             Finding(
                 "branch",
                 f"branch {branch}",
-                f"it is past its end of life{when}: nobody mends it any more",
-                "nvidia_driver_branch: 580, which is mended until 2028",
+                f"it is past its end of life{when}: nobody maintains it any more",
+                "nvidia_driver_branch: 580, which is maintained until 2028",
             )
         )
     if machine["gpu"]["secure_boot"] is None:

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from provision.nvidia import driver_packages as packages
+from provision.nvidia.driver_plan import Finding
+from provision.nvidia.releases import BLACKWELL, NO_VOLTA, OPEN
 
 #: Architectures that the open modules cannot drive.
 _BEFORE_TURING = ("kepler", "maxwell", "pascal", "volta")
-#: First branches: of open modules worth having, of Blackwell, and without Volta and older.
-_OPEN, _BLACKWELL, _NO_VOLTA = 515, 570, 590
-
-#: Branch from which on the toolkits of a CUDA release run, by minor-version compatibility. Newest first.
-_CUDA = ((580, 13), (525, 12), (450, 11))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong: its id below ``nvidia_driver.``, what was seen, why that is a problem, and a way out."""
-
-    id: str
-    observed: str
-    cause: str
-    fix: str
-
-
-def max_cuda(branch: int) -> int:
-    """Return the newest major release of CUDA whose programs run on a driver of this branch; 0 for none known."""
-    return next((major for first, major in _CUDA if branch >= first), 0)
-
 
 #: What these settings may say.
 CHOICES = {
@@ -99,21 +79,21 @@ def flavour(
                 "put them into different machines",
             )
         )
-    if old and branch >= _NO_VOLTA:
+    if old and branch >= NO_VOLTA:
         refusals.append(
             Finding(
                 "branch",
                 f"{old} with branch {branch}",
-                f"branch {_NO_VOLTA} and newer do not drive it any more",
+                f"branch {NO_VOLTA} and newer do not drive it any more",
                 "nvidia_driver_branch: 580, the last one for it",
             )
         )
-    if any(gpu["architecture"] == "blackwell" for gpu in gpus) and branch < _BLACKWELL:
+    if any(gpu["architecture"] == "blackwell" for gpu in gpus) and branch < BLACKWELL:
         refusals.append(
             Finding(
                 "branch",
                 f"{new} with branch {branch}",
-                f"its first branch is {_BLACKWELL}",
+                f"its first branch is {BLACKWELL}",
                 "nvidia_driver_branch: 580",
             )
         )
@@ -135,12 +115,12 @@ def flavour(
                 "nvidia_driver_modules: open, or auto",
             )
         )
-    if asked == "open" and branch < _OPEN:
+    if asked == "open" and branch < OPEN:
         refusals.append(
             Finding(
                 "flavour",
                 f"branch {branch} with open modules",
-                f"its first branch with open modules is {_OPEN}",
+                f"its first branch with open modules is {OPEN}",
                 "nvidia_driver_branch: 580",
             )
         )

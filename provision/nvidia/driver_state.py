@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from provision.nvidia.driver import Plan
+from provision.nvidia.driver_plan import Plan
+from provision.nvidia.releases import version as numbers
 
 #: Packages whose version is the driver's. Others (persistenced in Debian, settings) have versions of their own.
 _CORE = re.compile(
@@ -27,11 +27,6 @@ class Activation:
 
     action: str
     reason: str
-
-
-def versions(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version, to compare by."""
-    return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
 def release_of(name: str, info: Mapping[str, Any]) -> int:
@@ -54,7 +49,7 @@ def branches_of(installed: Mapping[str, Mapping[str, Any]]) -> list[int]:
 def installed_version(installed: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the version of the driver by its packages, without the packager's suffix; empty for none."""
     found = [str(info["version"]).rsplit("-", 1)[0] for name, info in installed.items() if release_of(name, info)]
-    return max((version for version in found if re.match(r"\d{3}\.", version)), key=versions, default="")
+    return max((version for version in found if re.match(r"\d{3}\.", version)), key=numbers, default="")
 
 
 def unheld(gpu: Mapping[str, Any], *, kernels: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""MIG layouts: what the inventory declares, whether it can be, and what the machine's answers say. Pure.
+"""MIG layouts: what the inventory declares, whether it can be, and how nvidia-smi lists what is there. Pure.
 
 A layout is text that fits into an inventory: ``0-3:1g.10gb*7,4:3g.40gb*2`` means seven instances of profile 1g.10gb on
 each of the GPUs 0 to 3, and two of 3g.40gb on GPU 4. GPUs that are not named stay whole. An instance is named by three
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 #: Instances of each profile that one GPU can hold, by kind of GPU: NVIDIA's MIG user guide, "Supported MIG Profiles".
 #: Profiles that stand nowhere here are not refused: the machine itself is asked before anything is changed.
@@ -32,9 +32,14 @@ PROFILES: Mapping[str, Mapping[str, int]] = {
 #: Compute slices that a GPU has; an A30 has four.
 SLICES = 7
 
-_ITEM = re.compile(r"(?P<gpus>\d{1,2}(-\d{1,2})?):(?P<profile>[0-9a-z.+]+?)(\*(?P<count>\d{1,2}))?")
-_PROFILE = re.compile(r"(?P<compute>[1-9])g\.\d{1,3}gb(\+[a-z]+)*")
-_DEVICE = re.compile(r"(?P<gpu>\d{1,2})/(?P<instance>\d{1,2})/(?P<compute>\d):(?P<profile>[0-9a-z.+]+)")
+_ITEM = re.compile(r"(?P<gpus>\d{1,2}(-\d{1,2})?):(?P<profile>[0-9a-z.+-]+?)(\*(?P<count>\d{1,2}))?")
+_PROFILE = re.compile(r"(?P<compute>[1-9])g\.\d{1,3}gb([+-][a-z]+(\.[a-z]+)?)*")
+_DEVICE = re.compile(r"(?P<gpu>\d{1,2})/(?P<instance>\d{1,2})/(?P<compute>\d):(?P<profile>[0-9a-z.+-]+)")
+
+_ROW = re.compile(
+    r"^\|\s+([0-9]{1,2})\s+([0-9]{1,2})\s+MIG\s+([0-9a-z.+-]{1,40})\s+[0-9]+\s+([0-9]{1,2})\s+(?:[0-9]+:[0-9]+\s*)?\|",
+    re.MULTILINE,
+)
 
 
 class Device(NamedTuple):
@@ -70,7 +75,7 @@ def layout(items: Iterable[str]) -> dict[int, tuple[str, ...]]:
     for item in items:
         found = _ITEM.fullmatch(item.strip())
         if not found or not _PROFILE.fullmatch(found["profile"]):
-            raise ValueError(f"{item.strip()!r} must be GPU:profile*count, as 0-7:1g.10gb*7")
+            raise ValueError(f"{item.strip()!r} must be GPU:profile*count, for example 0-7:1g.10gb*7")
         first, _, last = found["gpus"].partition("-")
         if int(last or first) < int(first):
             raise ValueError(f"{item.strip()!r} names no GPU: the first number is above the second")
@@ -117,7 +122,9 @@ def devices(items: Iterable[str]) -> tuple[Device, ...]:
     for item in items:
         found = _DEVICE.fullmatch(item.strip())
         if not found or not _PROFILE.fullmatch(found["profile"]) or int(found["instance"]) > 14:
-            raise ValueError(f"{item.strip()!r} must be GPU/GPU instance/compute instance:profile, as 0/7/0:1g.10gb")
+            raise ValueError(
+                f"{item.strip()!r} must be GPU/GPU instance/compute instance:profile, for example 0/7/0:1g.10gb"
+            )
         result.append(Device(int(found["gpu"]), int(found["instance"]), int(found["compute"]), found["profile"]))
     if len(set(result)) < len(result):
         raise ValueError("an instance is named twice")
@@ -133,69 +140,16 @@ def same(wanted: Mapping[int, Sequence[str]], there: Iterable[Device]) -> bool:
 
 
 def of_type(kind: str, profile: str) -> bool:
-    """Tell whether a type in Slurm's words, as ``a100_1g.5gb`` or ``1g.5gb``, means a profile."""
+    """Tell whether a type in Slurm's words, ``a100_1g.5gb`` or ``1g.5gb``, means a profile."""
     # Slurm has no "+" in a type.
     return kind.lower().endswith(profile.replace("+", "."))
 
 
 def listed(text: str) -> tuple[Device, ...]:
     """Return the compute instances that ``nvidia-smi mig -lci`` prints; older drivers leave their placement out."""
-    rows = re.findall(r"^\|\s+(\d+)\s+(\d+)\s+MIG\s+(\S+)\s+\d+\s+(\d+)\s+(?:\d+:\d+\s*)?\|", text, re.MULTILINE)
-    return tuple(sorted(Device(int(gpu), int(gi), int(ci), name) for gpu, gi, name, ci in rows))
-
-
-def judge(
-    declared: Iterable[str], recorded: Iterable[str], answer: Mapping[str, Any], *, by_files: bool
-) -> list[dict[str, Any]]:
-    """Compare a machine's instances with the inventory's ``node_mig`` and ``node_mig_devices``.
-
-    ``answer`` is the finished ``nvidia-smi mig -lci``. ``by_files``: Slurm is told each instance's device files, so the
-    inventory must name them.
-    """
-    wanted, there = layout(declared), listed(str(answer.get("stdout") or ""))
-    told = ", ".join(str(device) for device in there)
-    if not there and answer.get("rc") != 0 and "No compute instances found" not in str(answer.get("stdout")):
-        return [
-            _check("layout", "unknown", "nvidia-smi did not answer", _told(wanted), str(answer.get("stderr") or ""))
-        ]
-    right = same(wanted, there)
-    checks = [
-        _check(
-            "layout",
-            "pass" if right else "fail",
-            told or "no MIG instance",
-            _told(wanted),
-            "the layout was not made at boot, or was changed since",
-            "journalctl -u nvidia-mig; with the node drained: systemctl restart nvidia-mig clusterctl-gpus; "
-            "then clusterctl provision slurm",
-        )
-    ]
-    if right and by_files:
-        known = tuple(recorded)
-        checks.append(
-            _check(
-                "devices",
-                "pass" if devices(known) == there else "fail",
-                told,
-                ", ".join(known) or "not declared",
-                "gres.conf names each instance's device files, and these are known once the instances are there",
-                f"declare node_mig_devices={','.join(str(device) for device in there)} for this host; "
-                "then clusterctl provision slurm",
-            )
-        )
-    return checks
-
-
-def _told(wanted: Mapping[int, Sequence[str]]) -> str:
-    return "; ".join(
-        f"GPU {gpu}: {', '.join(f'{count} x {name}' for name, count in Counter(profiles).items())}"
-        for gpu, profiles in wanted.items()
+    rows = re.findall(
+        r"^\|\s+(\d{1,2})\s+(\d{1,2})\s+MIG\s+([0-9a-z.+-]{1,40})\s+\d+\s+(\d{1,2})\s+(?:\d+:\d+\s*)?\|",
+        text,
+        re.MULTILINE,
     )
-
-
-def _check(name: str, verdict: str, observed: str, expected: str, cause: str, fix: str = "") -> dict[str, Any]:
-    check = {"id": f"mig.{name}", "verdict": verdict, "observed": observed, "expected": expected, "level": "host"}
-    check["source"] = "node_mig" if name == "layout" else "node_mig_devices"
-    passed = verdict == "pass"
-    check.update(cause="" if passed else cause, fix="" if passed else fix or "journalctl -u nvidia-mig")
-    return check
+    return tuple(sorted(Device(int(gpu), int(gi), int(ci), name) for gpu, gi, name, ci in rows))

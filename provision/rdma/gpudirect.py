@@ -7,18 +7,14 @@ rows of ``decide`` are in the order in which they are to be preferred; each has 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from provision.nvidia.releases import OPEN, PEERMEM, Version, version
 
 #: NVIDIA's architectures of data-centre GPUs, oldest first.
 ARCHITECTURES = ("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell")
 
-Version = tuple[int, ...]
-
-#: First branches: of the driver with open modules, and of the driver with nvidia-peermem.
-OPEN_MODULES: Version = (515,)
-PEERMEM: Version = (470,)
 #: Linux with DMA-BUF for peer-to-peer, and NCCL that uses it.
 DMABUF_KERNEL: Version = (5, 12)
 DMABUF_NCCL: Version = (2, 13)
@@ -83,12 +79,6 @@ OLD_PACKAGES = ("nv_peer_mem", "nvidia_peer_memory", "nvidia-peer-memory", "nvid
 _TO_OPEN = "change to the open kernel modules (nvidia_driver_modules: open; one reboot): DMA-BUF needs nothing else"
 
 
-def version(text: str) -> Version:
-    """Return the leading numbers of a version: ``6.8.0-31-generic`` is (6, 8, 0); nothing where there is none."""
-    found = re.match(r"\d+(?:\.\d+)*", text.strip())
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
 def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
     """Return the first mechanism that the machine can have.
 
@@ -105,7 +95,7 @@ def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
         assumed = "" if machine.nccl else f"; jobs are taken to bring NCCL {_text(DMABUF_NCCL)} or newer"
         return Decision(Mechanism.DMA_BUF, f"open modules on Linux {machine.kernel}{assumed}", remove=OLD_PACKAGES)
     offer = _TO_OPEN if fit_for_dmabuf else ""
-    if driver >= PEERMEM and machine.ofed == "MLNX_OFED" and ofed < NEW_OFED:
+    if driver >= (PEERMEM,) and machine.ofed == "MLNX_OFED" and ofed < NEW_OFED:
         return Decision(
             Mechanism.NVIDIA_PEERMEM,
             f"MLNX_OFED {machine.ofed_version} wants the driver's module in its old manner",
@@ -115,11 +105,11 @@ def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
             legacy=True,
             offer=offer,
         )
-    if driver >= PEERMEM and _peer_memory(machine):
+    if driver >= (PEERMEM,) and _peer_memory(machine):
         return Decision(
             Mechanism.NVIDIA_PEERMEM, _whose(machine), load="nvidia-peermem", remove=OLD_PACKAGES, offer=offer
         )
-    if driver < PEERMEM and machine.ofed:
+    if driver < (PEERMEM,) and machine.ofed:
         return _nv_peer_mem(machine, ofed, allow_legacy)
     return Decision(
         Mechanism.IMPOSSIBLE,
@@ -149,7 +139,7 @@ def _fit_for_dmabuf(machine: Machine) -> bool:
     """Tell whether only the modules' flavour stands between the machine and DMA-BUF."""
     return (
         _since_turing(machine)
-        and version(machine.driver) >= OPEN_MODULES
+        and version(machine.driver) >= (OPEN,)
         and version(machine.kernel) >= DMABUF_KERNEL
         and (not machine.nccl or version(machine.nccl) >= DMABUF_NCCL)
     )
@@ -182,7 +172,7 @@ def _whose(machine: Machine) -> str:
 
 def _nv_peer_mem(machine: Machine, ofed: Version, allowed: bool) -> Decision:
     release = "1.3" if machine.ofed == "DOCA-OFED" or ofed >= NEW_OFED else "1.1"
-    newer = f"install a driver of branch {PEERMEM[0]} or newer, which brings nvidia-peermem"
+    newer = f"install a driver of branch {PEERMEM} or newer, which brings nvidia-peermem"
     if not allowed:
         return Decision(
             Mechanism.IMPOSSIBLE,
@@ -201,7 +191,7 @@ def _nv_peer_mem(machine: Machine, ofed: Version, allowed: bool) -> Decision:
 def _remedies(machine: Machine) -> tuple[str, ...]:
     remedies = []
     if _since_turing(machine) and version(machine.kernel) >= DMABUF_KERNEL:
-        newer = "" if version(machine.driver) >= OPEN_MODULES else f" of a driver of branch {OPEN_MODULES[0]} or newer"
+        newer = "" if version(machine.driver) >= (OPEN,) else f" of a driver of branch {OPEN} or newer"
         remedies.append(f"change to the open kernel modules{newer} (nvidia_driver_modules: open; one reboot)")
     if machine.nccl and version(machine.nccl) < DMABUF_NCCL:
         remedies.append(f"give jobs NCCL {_text(DMABUF_NCCL)} or newer (they bring {machine.nccl})")

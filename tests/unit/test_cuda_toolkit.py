@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from machines import plugin, run_module
 
+from provision.judge import toolkit
 from provision.nvidia import cuda_toolkit
 
 RUNFILE = "cuda_12.2.2_535.104.05_linux.run"
@@ -69,7 +70,7 @@ def test_a_toolkit_newer_than_the_driver_of_the_same_major_works_with_a_word_abo
 @pytest.mark.parametrize(
     ("versions", "default", "problem"),
     [
-        (["12"], "", "must be a release of CUDA, as 12.8"),
+        (["12"], "", "must be a release of CUDA, for example 12.8"),
         (["12.8.1"], "", "must be a release of CUDA"),
         (["cuda"], "", "must be a release of CUDA"),
         (["12.8", "12.8"], "", "asked for twice"),
@@ -149,35 +150,37 @@ Operation aborted.
 """
 
 
-def rehearsed(text: str, code: int = 0, problem: str = "") -> tuple[str, str]:
-    (check,) = cuda_toolkit.rehearsed({"rc": code, "stdout": text, "stderr": problem})
-    return check["verdict"], check["cause"]
+def brought(text: str, code: int = 0, problem: str = "") -> tuple[str, str]:
+    (check,) = toolkit.brought({"rc": code, "stdout": text, "stderr": problem})
+    return str(check.verdict), check.cause
 
 
-def test_a_rehearsal_without_a_driver_passes_and_so_does_one_with_nothing_to_do() -> None:
-    assert rehearsed(APT)[0] == "pass"
-    assert rehearsed("")[0] == "pass"
+def test_a_simulation_without_a_driver_passes_and_so_does_one_with_nothing_to_do() -> None:
+    assert brought(APT)[0] == "pass"
+    assert brought("")[0] == "pass"
 
 
 def test_a_toolkit_that_brings_a_driver_along_is_refused_by_its_name() -> None:
     driver = "Inst nvidia-dkms-580 (580.95.05-1 cuda [amd64])\n"
 
-    assert rehearsed(APT + driver) == (
+    assert brought(APT + driver) == (
         "fail",
         "nvidia-dkms-580 would come along and replace the node's driver or kernel",
     )
-    assert rehearsed(DNF)[1].startswith("nvidia-driver-cuda would come along")
+    assert brought(DNF)[1].startswith("nvidia-driver-cuda would come along")
 
 
 def test_a_repository_that_does_not_have_it_says_so() -> None:
-    assert rehearsed("", 100, "E: Unable to locate package cuda-toolkit-12-8\n") == (
+    assert brought("", 100, "E: Unable to locate package cuda-toolkit-12-8\n") == (
         "fail",
         "E: Unable to locate package cuda-toolkit-12-8",
     )
 
 
 def judged(answer: str) -> list[str]:
-    return [check["verdict"] for check in cuda_toolkit.judge(plan("12.8", a=RUNFILE), ["12.8"], answer)]
+    checks = toolkit.checks(plan("12.8", a=RUNFILE), ["12.8"], answer)
+    assert {check.id for check in checks} == set(toolkit.SUBJECT.ids)
+    return [str(check.verdict) for check in checks if not check.id.endswith("versions")]
 
 
 def test_toolkits_are_judged_by_what_their_compilers_say() -> None:
@@ -187,6 +190,25 @@ def test_toolkits_are_judged_by_what_their_compilers_say() -> None:
     assert judged(there + "default /etc/alternatives/cuda\n") == ["pass", "pass", "fail"]
     assert judged("/usr/local/cuda-12.8 12.4\ndefault /usr/local/cuda-12.8\n") == ["fail", "fail", "pass"]
     assert judged("/usr/local/cuda-*.* \ndefault \n") == ["fail", "fail", "fail"]
+    assert judged("") == ["unknown", "unknown"]
+
+
+def test_a_machine_that_is_asked_for_no_toolkit_is_skipped_with_the_reason() -> None:
+    checks = toolkit.checks(plan(), [], "")
+
+    assert {check.id for check in checks} == set(toolkit.SUBJECT.ids)
+    assert {(check.verdict, check.unproven) for check in checks} == {("skip", False)}
+
+
+def test_a_toolkit_that_is_refused_leaves_the_rest_unproven() -> None:
+    checks = toolkit.checks(plan("13.0", driver="535"), ["13.0"], "")
+
+    assert [(check.verdict, check.unproven) for check in checks] == [("fail", False), ("skip", True), ("skip", True)]
+
+
+@pytest.mark.parametrize("text", ["\x00" * 999, "{{ 7 * 7 }}", "default \x1b[2J", "x" * 3_000_000, "default\n" * 9])
+def test_a_machine_that_answers_anything_gets_no_pass_for_its_toolkits(text: str) -> None:
+    assert "pass" not in judged(text)
 
 
 # The module that runs an installer, with one that does what NVIDIA's does to its options.
@@ -243,7 +265,7 @@ def test_an_installer_that_leaves_no_toolkit_fails(installer: dict[str, str]) ->
     assert "left no CUDA 12.4" in run({**installer, "version": "12.4"})["msg"]
 
 
-def test_a_rehearsal_runs_no_installer(installer: dict[str, str], tmp_path: Path) -> None:
+def test_check_mode_runs_no_installer(installer: dict[str, str], tmp_path: Path) -> None:
     assert run({**installer, "_ansible_check_mode": True})["changed"]
     assert not (tmp_path / "calls").exists()
 

@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from provision.rdma.gpudirect import ARCHITECTURES, Decision, Machine, Mechanism, decide, version
+from provision.nvidia.releases import version
+from provision.rdma.gpudirect import ARCHITECTURES, Decision, Machine, Mechanism, decide
 
 #: A machine as one would buy and set it up today.
 TODAY = Machine(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from provision.rdma.gpudirect_machine import AFTER_OFED, AT_BOOT, OPTIONS, judge, plan
+from provision.judge import gpudirect as judge
+from provision.rdma.gpudirect_machine import AFTER_OFED, AT_BOOT, OPTIONS, plan
 
 SETTINGS = {"nccl": "", "release": "24.04", "legacy_allowed": False, "required": True}
 TREE = ["/usr/src/ofa_kernel/default"]
@@ -31,6 +32,9 @@ def machine(*, open_modules: bool = True, driver: str = "580.95.05", **rdma: Any
             "configured": {},
             "old_service": [],
             "packages": {},
+            "acs": {"bridges": [], "unread": []},
+            "iommu": {"groups": 0, "types": [], "arguments": []},
+            "virtual": False,
             **rdma,
         },
     }
@@ -120,15 +124,18 @@ def test_where_one_of_the_two_is_missing_nothing_is_done(there: dict[str, Any]) 
     told = plan(found, SETTINGS)
 
     assert (told["apply"], told["files"], told["absent"]) == (False, [], [])
-    assert [check["verdict"] for check in judge(found, SETTINGS, proven=True)] == ["skip"]
+    checks = judge.checks(found, SETTINGS)
+    assert {check.id for check in checks} == set(judge.SUBJECT.ids)
+    assert {(check.verdict, check.unproven) for check in checks} == {("skip", False)}
 
 
 def test_where_nothing_is_possible_nothing_is_done_and_it_may_be_no_error() -> None:
     there = machine(open_modules=False)
 
     assert plan(there, SETTINGS)["apply"] is False
-    assert [check["verdict"] for check in judge(there, SETTINGS, proven=False)] == ["fail"]
-    assert [check["verdict"] for check in judge(there, {**SETTINGS, "required": False}, proven=False)] == ["warn"]
+    assert [check.verdict for check in judge.checks(there, SETTINGS, proven=False)] == ["fail"]
+    lenient = judge.checks(there, {**SETTINGS, "required": False})
+    assert [(check.verdict, check.unproven) for check in lenient] == [("warn", False), *[("skip", True)] * 4]
 
 
 def test_a_driver_that_is_not_loaded_is_known_from_the_disk() -> None:
@@ -140,3 +147,21 @@ def test_a_driver_that_is_not_loaded_is_known_from_the_disk() -> None:
     }
 
     assert plan(there, SETTINGS)["mechanism"] == "DMA-BUF"
+
+
+def test_a_machine_that_has_no_adapter_and_was_not_asked_is_skipped() -> None:
+    assert judge.checks(None, SETTINGS) == judge.SUBJECT.all_skipped("there is no RDMA adapter")
+
+
+@pytest.mark.parametrize(
+    "other", [[], "x" * 100_000, -1, 10**400, {"a": 1}, True, "{{ 7 * 7 }}\x1b[2J", "\N{ARABIC-INDIC DIGIT ONE}"]
+)
+def test_a_machine_that_answers_anything_is_judged_by_every_name(other: Any) -> None:
+    for part, key in [(name, key) for name in ("gpu", "rdma") for key in machine()[name]]:
+        found = machine()
+        found[part][key] = other
+
+        checks = judge.checks(found, SETTINGS)
+
+        assert {check.id for check in checks} == set(judge.SUBJECT.ids), (part, key)
+    assert {check.verdict for check in judge.checks(other, SETTINGS)} == {"unknown"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provision.judge import mig as judge
 from provision.nvidia import mig
 
 FIXTURES = Path(__file__).parent / "fixtures" / "mig"
@@ -77,7 +78,7 @@ def test_the_table_of_instances_is_read_with_and_without_placement(name: str) ->
 
 
 def judged(declared: list[str], recorded: list[str], found: dict[str, object], *, by_files: bool = True) -> list[str]:
-    return [f"{check['id']} {check['verdict']}" for check in mig.judge(declared, recorded, found, by_files=by_files)]
+    return [f"{check.id} {check.verdict}" for check in judge.checks(declared, recorded, found, by_files=by_files)]
 
 
 MIXED = ["0:4g.20gb", "0:2g.10gb", "0:1g.5gb"]
@@ -89,21 +90,21 @@ def test_a_machine_that_is_as_declared_passes() -> None:
 
 
 def test_another_layout_fails_and_the_devices_are_not_judged() -> None:
-    assert judged(["0:1g.5gb*7"], [], answer("lci_a100_mixed.txt")) == ["mig.layout fail"]
+    assert judged(["0:1g.5gb*7"], [], answer("lci_a100_mixed.txt")) == ["mig.layout fail", "mig.devices skip"]
 
 
 def test_no_instance_at_all_fails() -> None:
-    (check,) = mig.judge(MIXED, [], {"rc": 6, "stdout": "No compute instances found\n", "stderr": ""}, by_files=True)
+    check, _ = judge.checks(MIXED, [], {"rc": 6, "stdout": "No compute instances found\n", "stderr": ""}, by_files=True)
 
-    assert (check["verdict"], check["observed"]) == ("fail", "no MIG instance")
-    assert "nvidia-mig" in check["fix"]
+    assert (check.verdict, check.observed) == ("fail", "no MIG instance")
+    assert "nvidia-mig" in check.fix
 
 
 def test_instances_that_gres_conf_does_not_know_yet_print_the_line_for_the_inventory() -> None:
-    _, check = mig.judge(MIXED, [], answer("lci_a100_mixed.txt"), by_files=True)
+    _, check = judge.checks(MIXED, [], answer("lci_a100_mixed.txt"), by_files=True)
 
-    assert check["verdict"] == "fail"
-    assert "declare node_mig_devices=0/2/0:4g.20gb,0/3/0:2g.10gb,0/9/0:1g.5gb" in check["fix"]
+    assert check.verdict == "fail"
+    assert "declare node_mig_devices=0/2/0:4g.20gb,0/3/0:2g.10gb,0/9/0:1g.5gb" in check.fix
 
 
 def test_instances_at_other_places_than_gres_conf_says_fail() -> None:
@@ -113,13 +114,13 @@ def test_instances_at_other_places_than_gres_conf_says_fail() -> None:
 
 
 def test_slurm_that_detects_instances_by_itself_needs_no_such_line() -> None:
-    assert judged(MIXED, [], answer("lci_a100_mixed.txt"), by_files=False) == ["mig.layout pass"]
+    assert judged(MIXED, [], answer("lci_a100_mixed.txt"), by_files=False) == ["mig.layout pass", "mig.devices skip"]
 
 
 def test_a_driver_that_does_not_answer_is_unknown() -> None:
     found = {"rc": 9, "stdout": "", "stderr": "NVIDIA-SMI has failed because it couldn't communicate with the driver"}
 
-    assert judged(MIXED, THERE, found) == ["mig.layout unknown"]
+    assert judged(MIXED, THERE, found) == ["mig.layout unknown", "mig.devices unknown"]
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,39 @@ def test_a_driver_that_does_not_answer_is_unknown() -> None:
 )
 def test_a_type_in_slurms_words_ends_with_the_profiles_name(kind: str, profile: str, meant: bool) -> None:
     assert mig.of_type(kind, profile) is meant
+
+
+def test_a_machine_whose_gpus_stay_whole_is_skipped_with_the_reason() -> None:
+    assert judge.checks([], [], {}, by_files=True) == judge.SUBJECT.all_skipped(
+        "no MIG instances are declared (node_mig)"
+    )
+
+
+def row(gpu: object, instance: object, name: str, compute: object) -> str:
+    return f"|   {gpu}      {instance}       MIG {name}       19        {compute}         0:1     |\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "verdict"),
+    [
+        (0, "", "unknown"),
+        (0, "\x00\x01\xff" * 10_000, "fail"),
+        (0, "{{ lookup('pipe', 'id') }} %s {0}", "fail"),
+        (0, row(-1, 2, "4g.20gb", 0), "fail"),
+        (0, row(10**20, 2, "4g.20gb", 0), "fail"),
+        (0, row("\N{ARABIC-INDIC DIGIT ONE}", 2, "4g.20gb", 0), "fail"),
+        (0, row(0, 2, "4g.20gb\x1b[2J", 0), "fail"),
+        (0, row(0, 2, "4g.20gb", 0) * 100_000, "fail"),
+        (124, "", "unknown"),
+        (137, "half a line", "unknown"),
+        (-11, "", "unknown"),
+        (None, None, "unknown"),
+    ],
+)
+def test_an_nvidia_smi_that_answers_anything_is_judged_and_is_no_pass(code: object, text: object, verdict: str) -> None:
+    checks = judge.checks(MIXED, THERE, {"rc": code, "stdout": text, "stderr": "\x1b]0;x\x07"}, by_files=True)
+
+    assert [check.id for check in checks] == list(judge.SUBJECT.ids)
+    assert checks[0].verdict == verdict
+    assert all(ord(letter) >= 32 for check in checks for letter in check.observed + check.fix + check.cause)
+    assert all(len(check.observed) < 40_000 for check in checks)

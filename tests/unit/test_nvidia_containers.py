@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from provision import content
-from provision.nvidia import containers as nvidia_containers
+from provision.judge import gpu_containers
+from provision.model.gres import gpus
 
 SPEC = (Path(__file__).parent / "fixtures" / "nvidia_containers" / "two_a40.cdi").read_text()
 PACKAGES = [
@@ -37,9 +38,15 @@ def answer(**other: str) -> str:
     return "".join(f"== {name}\n{text}\n" for name, text in parts.items())
 
 
+def told(text: str, gres: object = "gpu:A40:2", *, installed: bool = True) -> dict[str, dict[str, Any]]:
+    wanted = {"version": "1.20.0-1", "packages": PACKAGES, "gres": gres}
+    checks = gpu_containers.checks(text, installed=installed, **wanted)
+    assert [check.id for check in checks] == list(gpu_containers.SUBJECT.ids)
+    return {check.id.partition(".")[2]: check.as_dict() for check in checks}
+
+
 def judged(gres: object = "gpu:A40:2", **other: str) -> dict[str, dict[str, Any]]:
-    checks = nvidia_containers.judge(answer(**other), version="1.20.0-1", packages=PACKAGES, gres=gres)
-    return {check["id"].partition(".")[2]: check for check in checks}
+    return told(answer(**other), gres)
 
 
 def test_a_machine_whose_containers_can_have_its_gpus_passes() -> None:
@@ -104,10 +111,7 @@ def test_an_engine_before_cdi_may_have_nvidias_runtime_instead() -> None:
 def test_what_did_not_answer_is_unknown_and_not_a_pass() -> None:
     assert judged(driver="")["cdi"]["verdict"] == "unknown"
     assert judged(engine="")["engine"]["verdict"] == "unknown"
-    verdicts = [
-        check["verdict"] for check in nvidia_containers.judge("", version="1", packages=PACKAGES, gres="gpu:A40:1")
-    ]
-    assert "pass" not in verdicts
+    assert {check["verdict"] for check in told("").values()} == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,39 @@ def test_what_did_not_answer_is_unknown_and_not_a_pass() -> None:
     [("gpu:A40:4", 4), ("gpu:a100_1g.5gb:7,gpu:a100:1,nic:2", 8), (["gpu:2"], 2), ("", 0), (None, 0)],
 )
 def test_declared_gpus_are_counted_however_they_are_written(gres: object, number: int) -> None:
-    assert nvidia_containers.gpus(gres) == number
+    assert gpus(gres) == number
+
+
+def test_a_machine_without_gpus_of_its_own_is_skipped_with_the_reason() -> None:
+    assert {(check["verdict"], check["unproven"]) for check in told("", installed=False).values()} == {("skip", False)}
+
+
+MIG_SPEC = SPEC.replace("GPU-", "MIG-")
+
+
+def test_mig_instances_are_what_containers_are_given_and_what_is_declared() -> None:
+    assert judged(gres="gpu:a100_1g.5gb:2", spec=MIG_SPEC)["cdi"]["verdict"] == "pass"
+    assert judged(gres="gpu:a100_1g.5gb:7", spec=MIG_SPEC)["cdi"]["verdict"] == "fail"
+
+
+ALIASES = "kind: nvidia.com/gpu\na: &a [x, x]\nb: &b [*a, *a]\ndevices: [*b, *b]\n"
+HOSTILE = [
+    "", "\x00" * 1000, "[" * 50_000, ALIASES, "kind: nvidia.com/gpu\ndevices: 7\n", "{{ 7 * 7 }}", "9" * 2_000_000,
+    "kind: nvidia.com/gpu\ndevices: [1, null, {name: [], containerEdits: x}]\ncontainerEdits: {mounts: [1]}\n",
+    '{"ServerVersion": {"a": 1}, "CDISpecDirs": 7, "Runtimes": []}', "\x1b[2J\x07\u202e", "true", "-1 -1 -1\n" * 9,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("part", ["spec", "driver", "files", "packages", "order", "engine"])
+def test_a_machine_that_answers_anything_is_judged_by_every_name(part: str, text: str) -> None:
+    checks = judged(**{part: text}).values()
+
+    shown = "".join(str(check[key]) for check in checks for key in ("observed", "expected", "cause", "fix"))
+    assert all(ord(letter) >= 32 for letter in shown)
+    assert len(shown) < 20_000
+    if part != "files":
+        assert {check["verdict"] for check in checks} != {"pass"}
 
 
 # The program that runs at boot, with stand-ins for NVIDIA's and for the device files' directory.

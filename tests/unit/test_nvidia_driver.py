@@ -11,8 +11,8 @@ import pytest
 
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
-from provision.nvidia import driver_rules as nvidia_driver_rules
-from provision.nvidia.driver import Plan
+from provision.nvidia.driver_plan import Plan
+from provision.nvidia.releases import max_cuda
 
 SYSTEMS = {
     "ubuntu2204": ("ubuntu", "22.04"),
@@ -269,7 +269,7 @@ def test_a_dead_branch_works_and_is_warned_of(bare: dict[str, Any], branch: str)
 
 @pytest.mark.parametrize(("branch", "cuda"), [(580, 13), (595, 13), (535, 12), (470, 11), (390, 0)])
 def test_the_newest_cuda_of_a_branch(branch: int, cuda: int) -> None:
-    assert nvidia_driver_rules.max_cuda(branch) == cuda
+    assert max_cuda(branch) == cuda
 
 
 def test_machines_of_different_systems_ask_the_right_key(bare: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ import yaml
 from machines import tree
 from rdma_machines import INFINIBAND, ROCE, SOFT, capabilities, device, found, pci
 
+from provision.judge import gpudirect as judge_gpudirect
 from provision.judge import rdma as judge_rdma
-from provision.rdma import gpudirect_machine
 from provision.rdma.expected import Expected
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -85,7 +85,7 @@ def judged(root: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     group = Expected(**state.get("group", {}), source="most machines of the group")
     checks = [check.as_dict() for check in judge_rdma.checks(asked["rdma"], group, settings)]
     decide = {"nccl": "", "release": state.get("release", ""), "legacy_allowed": False, "required": True}
-    checks += gpudirect_machine.judge(asked, decide, proven=True)
+    checks += [check.as_dict() for check in judge_gpudirect.checks(asked, decide)]
     return {check["id"]: check for check in checks}
 
 

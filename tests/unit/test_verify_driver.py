@@ -14,6 +14,10 @@ from provision.nvidia import driver as nvidia_driver
 GOOD = ("pass", "skip")
 
 
+def judged(machine: object, wants: dict[str, Any]) -> list[dict[str, Any]]:
+    return [check.as_dict() for check in verify_driver.checks(machine, wants)]
+
+
 def text(check: dict[str, Any]) -> str:
     return " | ".join(str(check[key]) for key in ("observed", "expected", "cause", "fix"))
 
@@ -22,7 +26,7 @@ def text(check: dict[str, Any]) -> str:
 def test_each_state_has_its_verdict_and_its_message(name: str, tmp_path: Path) -> None:
     machine, case = driver_machines.machine(name, tmp_path)
 
-    checks = verify_driver.checks(machine, driver_machines.wants(case))
+    checks = judged(machine, driver_machines.wants(case))
 
     bad = {check["id"] for check in checks if check["verdict"] not in GOOD}
     assert bad == set(case["expect"]), [text(check) for check in checks if check["verdict"] not in GOOD]
@@ -45,7 +49,7 @@ def test_each_state_is_mended_by_what_is_wrong_with_it_and_nothing_more(name: st
 def test_every_bad_check_says_why_and_what_to_do(name: str, tmp_path: Path) -> None:
     machine, case = driver_machines.machine(name, tmp_path)
 
-    for check in verify_driver.checks(machine, driver_machines.wants(case)):
+    for check in judged(machine, driver_machines.wants(case)):
         if check["verdict"] not in GOOD:
             assert check["cause"], check
             assert check["fix"], check
@@ -55,9 +59,9 @@ def test_a_machine_without_a_gpu_is_skipped_with_the_reason(tmp_path: Path) -> N
     machine, case = driver_machines.machine("bare_a40x4_debian12", tmp_path)
     machine["gpu"]["gpus"] = []
 
-    [check] = verify_driver.checks(machine, driver_machines.wants(case))
+    checks = verify_driver.checks(machine, driver_machines.wants(case))
 
-    assert (check["verdict"], check["observed"]) == ("skip", "there is no NVIDIA GPU on the bus")
+    assert checks == verify_driver.SUBJECT.all_skipped("there is no NVIDIA GPU on the bus")
 
 
 def test_a_driver_without_a_gpu_is_not_proven_and_never_passes(tmp_path: Path) -> None:
@@ -65,7 +69,7 @@ def test_a_driver_without_a_gpu_is_not_proven_and_never_passes(tmp_path: Path) -
     machine["gpu"].update(gpus=[], nvswitches=[])
     machine["gpu"]["module"].update(loaded="", open=None)
 
-    checks = verify_driver.checks(machine, {**driver_machines.wants(case), "install": True})
+    checks = judged(machine, {**driver_machines.wants(case), "install": True})
     [loaded] = [check for check in checks if check["id"] == "nvidia_driver.loaded"]
 
     assert loaded["verdict"] == "skip"
@@ -76,6 +80,48 @@ def test_a_module_that_modinfo_cannot_describe_is_unknown(tmp_path: Path) -> Non
     machine, case = driver_machines.machine("healthy_h100x8", tmp_path)
     machine["gpu"]["module"]["on_disk"]["6.8.0-71-generic"] = None
 
-    checks = verify_driver.checks(machine, driver_machines.wants(case))
+    checks = judged(machine, driver_machines.wants(case))
 
     assert "unknown" in {check["verdict"] for check in checks if check["id"] == "nvidia_driver.module"}
+
+
+@pytest.mark.parametrize("name", driver_machines.names())
+def test_every_name_of_the_subject_is_judged_in_each_state(name: str, tmp_path: Path) -> None:
+    machine, case = driver_machines.machine(name, tmp_path)
+
+    checks = verify_driver.checks(machine, driver_machines.wants(case))
+
+    assert {check.id for check in checks} == set(verify_driver.SUBJECT.ids)
+
+
+HOSTILE: list[Any] = [None, [], "x" * 100_000, -1, 10**400, {}, {"a": {"b": []}}, True, "{{ 7 * 7 }}\x1b[2J", 1.5]
+
+
+def _changed(value: Any, other: Any, path: tuple[Any, ...]) -> Any:
+    """Return ``value`` with ``other`` at a place."""
+    if not path:
+        return other
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = _changed(value[path[0]], other, path[1:])
+    return changed
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in below for place in _places(item, (*path, key)))]
+
+
+def test_a_machine_that_answers_anything_anywhere_is_judged_and_never_better_than_it_was(tmp_path: Path) -> None:
+    machine, case = driver_machines.machine("row01_library_mismatch", tmp_path)
+    places = [place for place in _places(machine) if place[:1] in (("gpu",), ("os",), ("lock",), ())]
+
+    for place in places:
+        for other in HOSTILE:
+            checks = verify_driver.checks(_changed(machine, other, place), driver_machines.wants(case))
+
+            assert {check.id for check in checks} == set(verify_driver.SUBJECT.ids), (place, other)
+            assert all(check.host == "" for check in checks)
+            assert not any(ord(letter) < 32 for check in checks for letter in check.observed + check.fix), (
+                place,
+                other,
+            )

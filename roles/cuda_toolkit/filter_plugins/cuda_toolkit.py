@@ -1,9 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.nvidia.cuda_toolkit. Translation only."""
+"""Ansible's door into provision.nvidia.cuda_toolkit and provision.judge.toolkit. Translation only."""
 
 from __future__ import annotations
 
+from provision.judge import toolkit
 from provision.nvidia import cuda_toolkit
 
 
@@ -28,12 +29,17 @@ def cuda_toolkit_plan(asked):
 
 def cuda_toolkit_asked(asked):
     """Return the checks of what is asked for."""
-    return cuda_toolkit.asked(_plan(asked), _versions(asked))
+    return [check.as_dict() for check in toolkit.asked(_plan(asked), _versions(asked))]
+
+
+def cuda_toolkit_brought(answer):
+    """Return the checks of what the package manager's simulation would bring along."""
+    return [check.as_dict() for check in toolkit.brought(answer)]
 
 
 def cuda_toolkit_checks(answer, asked):
     """Return the checks of what is there."""
-    return cuda_toolkit.judge(_plan(asked), _versions(asked), str(answer))
+    return [check.as_dict() for check in toolkit.checks(_plan(asked), _versions(asked), str(answer))]
 
 
 class FilterModule:
@@ -44,6 +50,6 @@ class FilterModule:
         return {
             "cuda_toolkit_plan": cuda_toolkit_plan,
             "cuda_toolkit_asked": cuda_toolkit_asked,
+            "cuda_toolkit_brought": cuda_toolkit_brought,
             "cuda_toolkit_checks": cuda_toolkit_checks,
-            "cuda_toolkit_rehearsed": cuda_toolkit.rehearsed,
         }

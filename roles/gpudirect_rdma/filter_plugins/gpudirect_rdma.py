@@ -1,15 +1,16 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.rdma.gpudirect_machine. Translation only."""
+"""Ansible's door into provision.rdma.gpudirect_machine and provision.judge.gpudirect. Translation only."""
 
 from __future__ import annotations
 
+from provision.judge import gpudirect
 from provision.rdma import gpudirect_machine
 
 
 def gpudirect_checks(found, settings, proven):
-    """Return the checks of one machine: of the decision, and where it is proven, of its outcome."""
-    return gpudirect_machine.judge(found, settings, proven=bool(proven))
+    """Return the checks of one machine (none where it was not asked): of the decision, or of all where ``proven``."""
+    return [check.as_dict() for check in gpudirect.checks(found, settings, proven=bool(proven))]
 
 
 class FilterModule:

@@ -1,18 +1,21 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.nvidia.containers. Translation only."""
+"""Ansible's door into provision.judge.gpu_containers. Translation only."""
 
 from __future__ import annotations
 
-from provision.nvidia import containers as nvidia_containers
+from provision.judge import gpu_containers
+from provision.model.gres import gpus
 
 
-def nvidia_containers_checks(text, version, packages, gres):
+def nvidia_containers_checks(text, installed, version, packages, gres):
     """Return the checks of one machine from what the program ``ask`` printed there."""
     listed = gres if isinstance(gres, str) else [str(item) for item in gres or ()]
-    return nvidia_containers.judge(
-        str(text), version=str(version), packages=[str(name) for name in packages], gres=listed
+    names = [str(name) for name in packages]
+    found = gpu_containers.checks(
+        str(text), installed=bool(installed), version=str(version), packages=names, gres=listed
     )
+    return [check.as_dict() for check in found]
 
 
 class FilterModule:
@@ -20,4 +23,4 @@ class FilterModule:
 
     def filters(self):
         """Return the filters by name."""
-        return {"nvidia_containers_checks": nvidia_containers_checks, "nvidia_containers_gpus": nvidia_containers.gpus}
+        return {"nvidia_containers_checks": nvidia_containers_checks, "nvidia_containers_gpus": gpus}

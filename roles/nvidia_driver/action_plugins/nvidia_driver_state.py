@@ -11,6 +11,7 @@ from __future__ import annotations
 from ansible.plugins.action import ActionBase
 
 from provision.judge import driver as verify_driver
+from provision.model import gpu_facts
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
 from provision.nvidia import driver_state as nvidia_driver_state
@@ -32,7 +33,11 @@ class ActionModule(ActionBase):
         answer = self._execute_module(module_name="machine_facts", module_args=asked, task_vars=task_vars)
         if "machine" not in answer:
             return {**result, **answer}
-        machine = answer["machine"]
+        try:
+            machine = gpu_facts.read(answer["machine"])
+        except ValueError:
+            # It plans nothing, and its checks say what is wrong with its answer.
+            return {**result, **self._judged(verify_driver.checks(answer["machine"], wants), task_vars)}
         plan = nvidia_driver.plan(machine, wants)
         state = nvidia_driver_state.activation(machine["gpu"], plan.flavour)
         if self._task.args["purpose"] == "plan" and (plan.refusals or plan.pending):
@@ -46,7 +51,7 @@ class ActionModule(ActionBase):
     def _judged(self, checks, task_vars):
         """Have the checks recorded, or fail, as cluster_check does it."""
         task = self._task.copy()
-        task.args = {"results": checks}
+        task.args = {"results": [check.as_dict() for check in checks]}
         parts = {"connection": self._connection, "play_context": self._play_context, "loader": self._loader,
                  "templar": self._templar, "shared_loader_obj": self._shared_loader_obj}  # fmt: skip
         judge = self._shared_loader_obj.action_loader.get("cluster_check", task=task, **parts)

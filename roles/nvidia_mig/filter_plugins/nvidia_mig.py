@@ -1,11 +1,12 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.nvidia.mig. Translation only."""
+"""Ansible's door into provision.nvidia.mig and provision.judge.mig. Translation only."""
 
 from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
+from provision.judge import mig as judge
 from provision.nvidia import mig
 
 
@@ -24,7 +25,8 @@ def nvidia_mig_layout(value):
 def nvidia_mig_checks(answer, layout, devices, by_files):
     """Return the checks of one machine from the finished ``nvidia-smi mig -lci``."""
     declared, recorded = ([str(item) for item in _items(value)] for value in (layout, devices))
-    return mig.judge(declared, recorded, dict(answer), by_files=bool(by_files))
+    found = judge.checks(declared, recorded, dict(answer), by_files=bool(by_files))
+    return [check.as_dict() for check in found]
 
 
 class FilterModule:
