@@ -9,6 +9,7 @@ from provision.judge.clock import clock
 from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import Disk, MachineFacts
+from provision.model.systems import SERVED, known
 
 SUBJECT = Subject(
     "preflight",
@@ -21,17 +22,6 @@ SUBJECT = Subject(
 
 #: What ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
-
-#: Operating systems the roles are written for: id -> versions, by prefix.
-SYSTEMS: dict[str, tuple[str, ...]] = {
-    "debian": ("12", "13"),
-    "ubuntu": ("22.04", "24.04"),
-    "rhel": ("9",),
-    "rocky": ("9",),
-    "almalinux": ("9",),
-    "centos": ("9",),
-    "ol": ("9",),
-}
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -55,7 +45,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 def _basics(facts: MachineFacts) -> list[Check]:
     version = tuple(int(part) for part in str(facts["python"]).split(".")[:2] if part.isdigit())
     system = facts["os"]
-    known = any(str(system["version"]).startswith(prefix) for prefix in SYSTEMS.get(str(system["id"]), ()))
+    entry = known(system["id"], system["version"])
     return [
         SUBJECT.check(
             "python", version >= OLDEST_PYTHON, facts["python"], "3.8 or newer", source="ansible-core 2.19",
@@ -63,9 +53,10 @@ def _basics(facts: MachineFacts) -> list[Check]:
             fix="install a newer python3, or set ansible_python_interpreter",
         ),
         SUBJECT.check(
-            "system", known, system["name"] or system["id"],
-            ", ".join(f"{name} {'/'.join(versions)}" for name, versions in SYSTEMS.items()), source="the roles' tables",
-            cause="the roles have no package names for this system", fix="install one of the supported systems",
+            "system", entry in SERVED, system["name"] or system["id"],
+            ", ".join(f"{one.id} {'/'.join(one.versions)}" for one in SERVED), source="the roles' tables",
+            cause=entry.lacks if entry else "the roles have no package names for this system",
+            fix="install one of the supported systems",
         ),
         SUBJECT.check(
             "systemd", bool(facts["systemd"]), "running" if facts["systemd"] else "not running", "running",
