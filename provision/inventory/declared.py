@@ -175,17 +175,26 @@ def _hardware(compute: Sequence[str], hostvars: Variables) -> dict[str, Hardware
         kinds.setdefault(repr([variables.get(name) for name in _HARDWARE]), []).append(node)
     result: dict[str, Hardware] = {}
     for nodes in kinds.values():
-        variables = hostvars.get(nodes[0], {})
-        declared = {name: variables[name] for name in _HARDWARE if variables.get(name) is not None}
-        for name, value in declared.items():
-            _refuse_templates(nodes[0], name, value)
-        try:
-            hardware = Hardware(**{_HARDWARE[name]: _plain(value) for name, value in declared.items()})
-        except ValidationError as error:
-            raise _sentence(error, hostlist.fold(nodes), declared) from None
-        require_devices(hostlist.fold(nodes), hardware)
+        hardware = hardware_from(hostlist.fold(nodes), hostvars.get(nodes[0], {}))
         result.update(dict.fromkeys(nodes, hardware))
     return result
+
+
+def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
+    """Return the hardware that variables declare for the machines named ``where``; others than ours are passed over.
+
+    Raises:
+        ClusterctlError: a value is a template, is none that Slurm reads, or contradicts another.
+    """
+    declared = {name: variables[name] for name in _HARDWARE if variables.get(name) is not None}
+    for name, value in declared.items():
+        _refuse_templates(where, name, value)
+    try:
+        hardware = Hardware(**{_HARDWARE[name]: _plain(value) for name, value in declared.items()})
+    except ValidationError as error:
+        raise _sentence(error, where, declared) from None
+    require_devices(where, hardware)
+    return hardware
 
 
 def _plain(value: Any) -> Any:

@@ -8,13 +8,17 @@ where nothing is there, ``NAME.yml`` is made; a file of ours is added to; a file
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.discovered import Refused, plain
 
 #: First comment line of every file we wrote. Whoever removes it makes the file theirs.
 MARK = "# Recorded by clusterctl: hardware that the inventory did not declare."
@@ -31,6 +35,14 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
 
 Values = Iterable[tuple[str, int | str, str]]
+
+SUBJECT = Subject(
+    "hardware",
+    names=(
+        *("cpus", "sockets", "cores_per_socket", "threads_per_core", "real_memory", "cgroup_version", "gres"),
+        *("rdma_ports", "recorded"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -86,23 +98,53 @@ def write(plan: Plan) -> None:
         raise
 
 
-def refused(host: str, plan: Plan) -> dict[str, Any]:
+def refused(host: str, plan: Plan) -> Check:
     """Return the check that tells the operator what to add by hand."""
-    wanted = " ".join(line.split(" #")[0].replace(": ", "=", 1) for line in plan.after.splitlines())
-    return {
-        "id": "hardware.recorded",
-        "host": host,
-        "verdict": "warn",
-        "observed": plan.refusal,
-        "expected": "hardware declared in the inventory",
-        "source": "hardware_facts_directory",
-        "cause": "the values hold for this run only and are asked for again by the next",
-        "fix": f"add to the inventory, for this host: {wanted}",
-        "level": "host",
-        "simulated": False,
-    }
+    lines = (line.split(" #")[0].replace("!unsafe ", "").replace(": ", "=", 1) for line in plan.after.splitlines())
+    return SUBJECT.check(
+        "recorded",
+        Verdict.WARN,
+        plan.refusal,
+        "hardware declared in the inventory",
+        host=host,
+        source="hardware_facts_directory",
+        cause="the values hold for this run only and are asked for again by the next",
+        fix=f"add to the inventory, for this host: {' '.join(lines)}",
+    )
+
+
+def impossible(host: str, values: Iterable[Refused]) -> list[Check]:
+    """Return a check for each value that the machine answered and that no inventory may hold."""
+    return [
+        SUBJECT.check(
+            value.name.removeprefix("node_"),
+            False,
+            value.observed,
+            f"a value for {value.name}: {value.reason}",
+            host=host,
+            source="what the machine answered",
+            cause="no machine can have that: a fault, or somebody has changed what answers there",
+            fix=f"log in and look; or declare {value.name} for this host, as any inventory may",
+        )
+        for value in values
+    ]
+
+
+def contradiction(host: str, error: ClusterctlError) -> Check:
+    """Return the check for values that are possible, but not beside what is declared for the host."""
+    return SUBJECT.check(
+        "recorded",
+        False,
+        error.problem,
+        "hardware that agrees with what is declared",
+        host=host,
+        cause="what the machine answered contradicts what is declared for it, so that no inventory can hold both",
+        fix="correct what is declared for this host, or repair the machine",
+    )
 
 
 def _line(name: str, value: int | str, source: str, today: datetime.date) -> str:
-    shown = value if isinstance(value, int) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"{name}: {shown} # {today.isoformat()}, {' '.join(source.split())}\n"
+    # !unsafe: Ansible takes it for text whatever it holds, never for a template. The values have been checked before;
+    # this holds even where a check is wrong. (Of an empty text it would make null.)
+    shown = str(value) if isinstance(value, int) else f"!unsafe {json.dumps(value)}" if value else '""'
+    return f"{name}: {shown} # {today.isoformat()}, {plain(source)}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,18 +10,23 @@ import yaml
 
 _YAML = (".yml", ".yaml", ".json")
 
+# What YAML's reader refuses wherever it stands, comments included, and bytes that are no UTF-8.
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+
 
 def where(path: Path) -> str:
     """Return ``file, line N``, or nothing where the mistake is of a kind that is not looked for.
 
-    Looked for are broken YAML, a key that is written twice, and an INI section whose header is not closed.
+    Looked for are characters that no text has, broken YAML, a key that is written twice, and an INI section whose
+    header is not closed.
     """
     for file in _files(path):
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            content = file.read_bytes()
+        except OSError:
             continue
-        line = _yaml(text) if file.suffix in _YAML else _ini(text)
+        text = content.decode(errors="surrogateescape")
+        line = _unreadable(text) or (_yaml(text) if file.suffix in _YAML else _ini(text))
         if line:
             return f"{file}, line {line}"
     return ""
@@ -35,6 +41,11 @@ def _files(path: Path) -> Iterator[Path]:
         yield from sorted(file for file in path.iterdir() if file.is_file())
     for folder in (home / "group_vars", home / "host_vars"):
         yield from sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def _unreadable(text: str) -> int:
+    found = _NO_TEXT.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else 0
 
 
 def _ini(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Declared hardware against the machine's, and what to record where nothing was declared. Pure.
+"""Declared hardware against the machine's. Pure.
 
 ``facts`` (``found``) is what the module ``machine_facts`` reports under ``hardware``; ``declared`` maps the inventory's
 ``node_*`` names to their values, None where the inventory says nothing.
@@ -22,57 +22,11 @@ SUBJECT = Subject(
     fix="correct the inventory for this host, or repair the machine",
 )  # fmt: skip
 
-#: A node that registers with less memory than declared is refused by Slurm, and kernel or firmware updates take a few
-#: MB. So 2 % are left out, and of the rest three digits are kept (less than 1 %), so that like machines are described
-#: alike and share a line in slurm.conf.
-MEMORY_SHARE = 0.98
-MEMORY_DIGITS = 3
-
-_TOPOLOGY_SOURCE = "/sys/devices/system/cpu"
-
 #: What must be equal, by its name in the facts; the inventory's has ``node_`` before it.
 _Name = Literal["cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version"]
 _COUNTS: tuple[_Name, ...] = get_args(_Name)
 
 _DIFFERS = "the machine differs from its inventory: other hardware, a failed part, or a firmware setting"
-
-
-def recorded_memory(found: int) -> int:
-    """Return the memory in MiB to declare for a machine that has ``found`` MiB."""
-    share = int(found * MEMORY_SHARE)
-    step = int(10 ** max(0, len(str(share)) - MEMORY_DIGITS))
-    return max(1, share // step * step)
-
-
-def to_record(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[tuple[str, int | str, str]]:
-    """Return name, value and source of everything that the inventory leaves open and the machine answers.
-
-    Where no driver runs yet, PCI ids say which GPUs these are: the driver is installed before Slurm is configured. GPUs
-    whose ids are not known are not recorded: their type is open, and "none" would be wrong.
-    """
-    values: list[tuple[str, int | str, str]] = [
-        ("node_cpus", int(found["cpus"]), _TOPOLOGY_SOURCE),
-        ("node_sockets", int(found["sockets"]), _TOPOLOGY_SOURCE),
-        ("node_cores_per_socket", int(found["cores_per_socket"]), _TOPOLOGY_SOURCE),
-        ("node_threads_per_core", int(found["threads_per_core"]), _TOPOLOGY_SOURCE),
-        (
-            "node_real_memory",
-            recorded_memory(int(found["real_memory"])),
-            f"/proc/meminfo has {found['real_memory']}; 2 to 3 % less, because Slurm refuses a node with less",
-        ),
-        ("node_cgroup_version", int(found["cgroup_version"]), "/proc/1/cgroup"),
-    ]
-    if found["gpu_count"]:
-        values.append(("node_gres", str(found["gres"]), str(found["gpu_source"])))
-    elif not found["gpus_on_bus"]:
-        values.append(("node_gres", "", "no NVIDIA device on the bus, no driver"))
-    elif found.get("bus_gres"):
-        known = dict.fromkeys(f"PCI id {gpu['id']} is {gpu['product']}" for gpu in found["bus_gpus"])
-        values.append(("node_gres", str(found["bus_gres"]), f"{', '.join(known)}; no driver runs yet"))
-    if found.get("rdma_ports"):
-        # The count alone: what a port runs at today may be what is wrong with it, and is compared between machines.
-        values.append(("node_rdma_ports", int(found["rdma_ports"]), "/sys/class/infiniband"))
-    return [entry for entry in values if declared.get(entry[0]) is None]
 
 
 def checks(facts: HardwareFacts, wants: Mapping[str, Any], *, simulated: bool = False) -> list[Check]:

@@ -48,7 +48,10 @@ def _listed(value: object) -> tuple[Any, ...]:
 
 
 Whole = Annotated[int, BeforeValidator(whole)]
-Positive = Annotated[Whole, Field(ge=1)]
+# Slurm's own types (slurmctld does not start with a file that goes beyond them): 16 bits for processors, 32 for disks
+# and weights, whose highest two numbers mean "not set". Memory has 64; an exabyte is more than anybody can mean.
+Processors = Annotated[Whole, Field(ge=1, le=65535)]
+Megabytes = Annotated[Whole, Field(ge=1, le=2**40)]
 Text = Annotated[str, BeforeValidator(_text)]
 
 
@@ -62,20 +65,20 @@ class Hardware(_Declared):
     Memory and disk are in MB, as in slurm.conf. ``gres`` empty is a declared absence of such devices.
     """
 
-    cpus: Positive | None = None
-    boards: Positive | None = None
-    sockets: Positive | None = None
-    cores_per_socket: Positive | None = None
-    threads_per_core: Positive | None = None
-    real_memory: Positive | None = None
+    cpus: Processors | None = None
+    boards: Processors | None = None
+    sockets: Processors | None = None
+    cores_per_socket: Processors | None = None
+    threads_per_core: Processors | None = None
+    real_memory: Megabytes | None = None
     gres: Annotated[tuple[Gres, ...], BeforeValidator(parse)] | None = None
     gres_files: Annotated[Text, StringConstraints(pattern=_FILES)] | None = None
     mig: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     mig_devices: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     features: Annotated[Text, StringConstraints(pattern=_FEATURES)] | None = None
-    weight: Positive | None = None
-    tmp_disk: Annotated[Whole, Field(ge=0)] | None = None
-    mem_spec_limit: Positive | None = None
+    weight: Annotated[Whole, Field(ge=1, le=2**32 - 3)] | None = None
+    tmp_disk: Annotated[Whole, Field(ge=0, le=2**32 - 3)] | None = None
+    mem_spec_limit: Megabytes | None = None
     cgroup_version: Annotated[Whole, Field(ge=1, le=2)] | None = None
 
     @model_validator(mode="after")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.inventory import hardware_file
 from provision.judge import hardware
+from provision.model import discovered
 
 TODAY = datetime.date(2026, 11, 21)
 
@@ -140,29 +140,29 @@ def test_simulated_gpus_are_marked() -> None:
 
 
 def test_what_is_declared_is_not_recorded_again() -> None:
-    everything = {name: value for name, value, _ in hardware.to_record(found(), {})}
+    everything = {name: value for name, value, _ in discovered.read(found(), {}).values}
 
     assert everything["node_cpus"] == 48
     assert everything["node_gres"] == "gpu:a40:4"
-    assert hardware.to_record(found(), everything) == []
-    assert [name for name, *_ in hardware.to_record(found(), {**everything, "node_gres": None})] == ["node_gres"]
+    assert discovered.read(found(), everything).values == ()
+    assert [name for name, *_ in discovered.read(found(), {**everything, "node_gres": None}).values] == ["node_gres"]
 
 
 def test_gpus_that_have_no_driver_yet_are_recorded_by_their_pci_ids() -> None:
-    [(value, source)] = [(v, s) for name, v, s in hardware.to_record(found(**BARE), {}) if name == "node_gres"]
+    [(value, source)] = [(v, s) for name, v, s in discovered.read(found(**BARE), {}).values if name == "node_gres"]
 
     assert value == "gpu:a40:4"
     assert source == "PCI id 10de:2235 is NVIDIA A40; no driver runs yet"
 
 
 def test_a_type_from_the_bus_is_the_type_that_the_driver_gives_it_later() -> None:
-    before = {name: value for name, value, _ in hardware.to_record(found(**BARE), {})}
+    before = {name: value for name, value, _ in discovered.read(found(**BARE), {}).values}
 
     assert judged(before)["hardware.gres"]["verdict"] == "pass"
 
 
 def test_a_machine_without_gpus_is_recorded_as_such() -> None:
-    values = {name: value for name, value, _ in hardware.to_record(found(**BARE, gpus_on_bus=0), {})}
+    values = {name: value for name, value, _ in discovered.read(found(**BARE, gpus_on_bus=0), {}).values}
 
     assert values["node_gres"] == ""
 
@@ -181,7 +181,7 @@ def test_a_gpu_with_an_unknown_id_is_unknown_until_its_type_is_declared() -> Non
     assert checks["hardware.gpu_id"]["verdict"] == "unknown"
     assert "0000:3b:00.0 (PCI id 10de:ffff)" in checks["hardware.gpu_id"]["observed"]
     assert "declare node_gres" in checks["hardware.gpu_id"]["fix"]
-    assert "node_gres" not in {name for name, *_ in hardware.to_record(found(**NEW), {})}
+    assert "node_gres" not in {name for name, *_ in discovered.read(found(**NEW), {}).values}
     declared = judged({"node_gres": "gpu:new:1"}, **NEW)
     assert declared["hardware.gpu_id"]["verdict"] == "warn"
     assert declared["hardware.gres"]["verdict"] == "warn"
@@ -199,18 +199,22 @@ def test_a_gpu_that_fell_off_the_bus_is_named() -> None:
 
 @given(st.integers(min_value=1, max_value=16_000_000))
 def test_recorded_memory_is_positive_and_never_more_than_there_is(memory: int) -> None:
-    recorded = hardware.recorded_memory(memory)
+    recorded = discovered.recorded_memory(memory)
 
     assert 1 <= recorded <= memory
     assert recorded >= 0.97 * memory - 1
 
 
 def test_like_machines_whose_kernels_differ_by_some_megabytes_are_recorded_alike() -> None:
-    assert hardware.recorded_memory(515_755) == hardware.recorded_memory(515_790)
+    assert discovered.recorded_memory(515_755) == discovered.recorded_memory(515_790)
+
+
+def as_ansible_reads(file: Path) -> Any:
+    return DataLoader().load_from_file(str(file))
 
 
 def write(directory: Path, host: str, **changes: Any) -> hardware_file.Plan:
-    plan = hardware_file.plan(str(directory), host, hardware.to_record(found(**changes), {}), TODAY)
+    plan = hardware_file.plan(str(directory), host, discovered.read(found(**changes), {}).values, TODAY)
     if not plan.refusal:
         hardware_file.write(plan)
     return plan
@@ -221,8 +225,8 @@ def test_a_recorded_file_is_yaml_with_date_and_source_and_everybody_may_read_it(
 
     text = plan.path.read_text()
     assert plan.path == tmp_path / "host_vars/gpu01.example.com.yml"
-    assert yaml.safe_load(text)["node_gres"] == "gpu:a40:4"
-    assert yaml.safe_load(text)["node_real_memory"] == 189000
+    assert as_ansible_reads(plan.path)["node_gres"] == "gpu:a40:4"
+    assert as_ansible_reads(plan.path)["node_real_memory"] == 189000
     assert "# 2026-11-21, nvidia-smi" in text
     assert stat.S_IMODE(plan.path.stat().st_mode) == 0o644
     assert [entry.name for entry in plan.path.parent.iterdir()] == [plan.path.name]
@@ -237,7 +241,7 @@ def test_a_file_of_ours_is_added_to_and_its_lines_stay(tmp_path: Path) -> None:
     plan = hardware_file.plan(str(tmp_path), "node1", [("node_gres", "gpu:a40:4", "nvidia-smi")], TODAY)
     hardware_file.write(plan)
 
-    assert file.read_text() == kept + 'node_gres: "gpu:a40:4" # 2026-11-21, nvidia-smi\n'
+    assert file.read_text() == kept + 'node_gres: !unsafe "gpu:a40:4" # 2026-11-21, nvidia-smi\n'
 
 
 @pytest.mark.parametrize("name", ["node1.yml", "node1.yaml", "node1.json", "node1"])
@@ -250,8 +254,8 @@ def test_a_file_of_theirs_is_left_alone_and_the_lines_to_add_are_told(tmp_path: 
     assert "left alone" in plan.refusal
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
     assert theirs.read_text() == "{}"
-    assert "node_cpus=48" in hardware_file.refused("node1", plan)["fix"]
-    assert 'node_gres="gpu:a40:4"' in hardware_file.refused("node1", plan)["fix"]
+    assert "node_cpus=48" in hardware_file.refused("node1", plan).fix
+    assert 'node_gres="gpu:a40:4"' in hardware_file.refused("node1", plan).fix
 
 
 def test_a_directory_of_theirs_gets_a_file_that_ansible_reads_beside_the_others(tmp_path: Path) -> None:
@@ -282,12 +286,12 @@ def test_a_value_from_a_machine_cannot_end_its_line_or_its_quotes(tmp_path: Path
 
     hardware_file.write(hardware_file.plan(str(tmp_path), "node1", values, TODAY))
 
-    assert yaml.safe_load((tmp_path / "node1.yml").read_text()) == {"node_gres": 'a"\\'}
+    assert as_ansible_reads(tmp_path / "node1.yml") == {"node_gres": 'a"\\'}
 
 
 def test_rdma_ports_are_recorded_by_their_number_and_their_absence_is_not() -> None:
     told = ("node_rdma_ports", 8, "/sys/class/infiniband")
 
-    assert told in hardware.to_record(found(rdma_ports=8), {})
-    assert told not in hardware.to_record(found(rdma_ports=8), {"node_rdma_ports": 4})
-    assert "node_rdma_ports" not in [name for name, *_ in hardware.to_record(found(rdma_ports=0), {})]
+    assert told in discovered.read(found(rdma_ports=8), {}).values
+    assert told not in discovered.read(found(rdma_ports=8), {"node_rdma_ports": 4}).values
+    assert "node_rdma_ports" not in [name for name, *_ in discovered.read(found(rdma_ports=0), {}).values]

@@ -109,6 +109,15 @@ def test_templates_come_back_as_they_were_written_and_nothing_is_run(small: Path
     assert not canary.exists()
 
 
+@pytest.mark.parametrize("poison", [b"nvidia\x07smi", b"\xff\xfe", b"\x00", b"\xc2\x81", b"\xef\xbf\xbf"])
+def test_a_recorded_file_that_is_no_text_is_named_with_its_line(small: Path, poison: bytes) -> None:
+    recorded = small.parent / "host_vars/node1.yml"
+    recorded.parent.mkdir()
+    recorded.write_bytes(b'---\nnode_cpus: 4\nnode_gres: "" # ' + poison + b"\n")
+
+    assert f"{recorded}, line 3" in refusal(small).problem
+
+
 def test_a_missing_inventory_is_named(tmp_path: Path) -> None:
     assert "missing.ini does not exist" in refusal(tmp_path / "missing.ini").problem
 

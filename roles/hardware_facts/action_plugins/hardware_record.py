@@ -13,8 +13,16 @@ import datetime
 
 from ansible.plugins.action import ActionBase
 
+from provision.errors import ClusterctlError
 from provision.inventory import hardware_file
+from provision.inventory.declared import hardware_from
 from provision.judge import hardware
+from provision.model.discovered import read
+
+
+def declared_only(declared):
+    """Return what is declared as the role was given it, without what is left open."""
+    return {name: value for name, value in declared.items() if value is not None}
 
 
 class ActionModule(ActionBase):
@@ -28,16 +36,29 @@ class ActionModule(ActionBase):
         args = self._task.args
         host = str(task_vars["inventory_hostname"])
         found, declared = dict(args["found"]), dict(args["declared"])
-        values = hardware.to_record(found, declared)
+        discovered = read(found, declared)
+        bad = hardware_file.impossible(host, discovered.refused)
+        values = discovered.values
+        if not bad:
+            try:
+                new = {name: value for name, value, _ in values}
+                hardware_from(host, {**task_vars, **declared_only(declared), **new})
+            except ClusterctlError as error:
+                bad = [hardware_file.contradiction(host, error)]
+        if bad:
+            told = "; ".join(f"{check.id}: {check.observed}: {check.expected}" for check in bad)
+            result.update(changed=False, failed=True, values={}, path="", msg=f"{told}. Fix: {bad[0].fix}",
+                          cluster_checks=[check.as_dict() for check in bad])  # fmt: skip
+            return result
         if any(check.verdict == "fail" for check in hardware.checks(found, declared)):
-            values = []  # half of the truth beside half of an error would be worse than either
+            values = ()  # half of the truth beside half of an error would be worse than either
         result.update(changed=False, values={name: value for name, value, _ in values}, path="")
         if not values:
             return result
         try:
             plan = hardware_file.plan(str(args.get("directory") or ""), host, values, datetime.date.today())
             if plan.refusal:
-                result.update(cluster_checks=[hardware_file.refused(host, plan)], warnings=[plan.refusal])
+                result.update(cluster_checks=[hardware_file.refused(host, plan).as_dict()], warnings=[plan.refusal])
                 return result
             result.update(changed=True, path=str(plan.path))
             result["diff"] = {"before": plan.before, "after": plan.after, "before_header": str(plan.path),
