@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write undeclared hardware beside the inventory. Runs in the controlling process: recording costs no connection.
 
-``found`` and ``declared`` are mappings as provision.judge.hardware takes them; ``directory`` is the ``host_vars``
+``found`` and ``declared`` are mappings as provision.model.discovered takes them; ``directory`` is the ``host_vars``
 directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and
-``path``.
+``path``. A machine that answers what no inventory may hold fails, alone, and nothing is written for it.
 """
 
 from __future__ import annotations
