@@ -38,7 +38,7 @@ LOG_CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"oom_kill|Out Of Memory|OutOfMemoryError|out of memory",
         "the memory granted to the job, or the GPU's, was not enough",
-        "look at what else uses the memory; lower ddp_validation_batch",
+        "look at what else uses the memory of the named node",
     ),
     (
         r"Unable to create step",

@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from provision import content
+from provision.inventory import variables
 
 ROLES = sorted(path for path in (content.ROOT / "roles").iterdir() if path.is_dir())
 ROLE_IDS = [role.name for role in ROLES]
 MOLECULE = content.ROOT / "molecule"
+PRODUCT = ("provision", "plugins", "roles", "playbooks")
 
 
 def load(path: Path) -> Any:
@@ -132,6 +134,41 @@ def test_the_tree_is_free_of(rule: str) -> None:
             if FORBIDDEN[rule].search(line):
                 found.append(f"{path.relative_to(content.ROOT)}:{number}: {line.strip()[:100]}")
     assert found == []
+
+
+_ROLES_WORD = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROLE_IDS)})_\w+\b(?![(./])")
+
+
+def unspecified(text: str, names: set[str]) -> list[str]:
+    """Return the words of a text that look like a role's variable, and are neither specified nor in ``names``."""
+    return sorted({word for word in _ROLES_WORD.findall(text) if word not in variables.options() and word not in names})
+
+
+def test_every_variable_that_is_read_or_named_in_a_fix_is_specified() -> None:
+    product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
+    texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2", ""}}
+    # Filters, modules and functions bear their role's name too, and so do the groups that playbooks make.
+    names = {path.stem for path in texts}
+    for text in texts.values():
+        names |= set(re.findall(r"^\s*def (\w+)", text, re.MULTILINE))
+    for path in (content.ROOT / "playbooks").glob("*.yml"):
+        for task in tasks_in([task for play in load(path) for task in play.get("tasks", [])]):
+            names |= set(re.findall(r"\w+", str(task.get("ansible.builtin.group_by", ""))))
+
+    found = {
+        str(path.relative_to(content.ROOT)): words
+        for path, text in texts.items()
+        if (words := unspecified(text, names))
+    }
+
+    assert found == {}
+
+
+def test_a_variable_that_nobody_specified_is_noticed() -> None:
+    assert unspecified('fix="lower munge_speed", source="base_system_address"', set()) == ["munge_speed"]
+    assert unspecified("{{ hostvars[host].get('munge_speed') }} {{ __munge_seen }} munge.speed", set()) == [
+        "munge_speed"
+    ]
 
 
 def test_python_that_imports_ansible_says_its_licence() -> None:
