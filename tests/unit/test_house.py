@@ -93,6 +93,22 @@ def test_no_roles_name_begins_anothers() -> None:
     assert clashes == []
 
 
+def comment_of(text: str, name: str) -> str:
+    """Return the comments of the task of this name: those in it, and those directly above it."""
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip() in (f"- name: {name}", f'- name: "{name}"'))
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    end = next(
+        (number for number, line in enumerate(lines[at + 1 :], at + 1) if line[: indent + 1].strip() and line.strip()),
+        len(lines),
+    )
+    begin = at
+    while begin and lines[begin - 1].lstrip().startswith("#"):
+        begin -= 1
+    words = [line.strip() for line in lines[begin:end] if re.match(r"\s*# ", line)]
+    return " ".join(words + re.findall(r" # (?!noqa)(.+)", "\n".join(lines[begin:end])))
+
+
 @pytest.mark.parametrize("path", task_files(), ids=lambda path: str(path.relative_to(content.ROOT)))
 def test_commands_say_why_and_what_they_change(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -100,15 +116,39 @@ def test_commands_say_why_and_what_they_change(path: Path) -> None:
         assert "ignore_errors" not in task, task.get("name")
         if {"ansible.builtin.command", "ansible.builtin.shell"} & task.keys():
             assert "changed_when" in task, task.get("name")
-            block = text.split(f"name: {task['name']}", 1)[1].split("- name:", 1)[0]
-            assert "#" in block, f"{task['name']}: no comment says why no module serves"
+            assert len(comment_of(text, task["name"]).split()) > 3, (
+                f"{task['name']}: no comment says why no module serves"
+            )
 
 
-def test_playbooks_are_lists_of_roles_that_carry_the_run_mark() -> None:
-    for stage in content.stages():
-        for play in load(content.playbook(stage)):
-            if "hosts" in play:
-                assert "CLUSTERCTL_RUN" in play.get("environment", {}), f"{stage}: {play['name']}"
+def test_a_hash_in_a_command_and_a_linters_mark_are_no_comment() -> None:
+    text = "- name: A\n  command: echo '#' # noqa: no-changed-when\n# Of B.\n- name: B\n  command: b\n"
+
+    assert comment_of(text, "A") == ""
+    assert comment_of(text, "B") == "# Of B."
+
+
+PLAYBOOKS = sorted((content.ROOT / "playbooks").glob("*.yml"))
+
+#: All that a play does besides importing roles: it sorts machines, and stops those that did not pass.
+BESIDE_ROLES = {"ansible.builtin.group_by", "cluster_check"}
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_playbooks_import_roles_and_at_most_sort_and_stop_machines(path: Path) -> None:
+    tasks = tasks_in([task for play in load(path) for task in play.get("tasks", [])])
+
+    others = [task["name"] for task in tasks if not {"ansible.builtin.import_role", *BESIDE_ROLES} & task.keys()]
+
+    assert others == []
+    assert not any(play.keys() & {"pre_tasks", "post_tasks", "handlers"} for play in load(path))
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+def test_every_play_marks_what_it_starts_with_the_run(path: Path) -> None:
+    for play in load(path):
+        if "hosts" in play:
+            assert "CLUSTERCTL_RUN" in play.get("environment", {}), play["name"]
 
 
 FORBIDDEN = {
@@ -179,11 +219,19 @@ def test_python_that_imports_ansible_says_its_licence() -> None:
                 assert "GPL-3.0-or-later" in text, path
 
 
-def test_modules_stay_small() -> None:
+#: Longer than the house allows; this list only shrinks.
+STILL_LONG = {
+    "plugins/module_utils/machine_gpu.py",
+    "roles/container_images/library/cluster_image.py",
+    "roles/ddp_validation/files/ddp_proof.py",
+}
+
+
+def test_files_of_python_stay_small() -> None:
     long = {
-        str(path.relative_to(content.ROOT)): lines
+        str(path.relative_to(content.ROOT))
         for path in tracked()
-        if path.suffix == ".py" and "provision" in path.parts
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
+        if path.suffix == ".py" and path.relative_to(content.ROOT).parts[0] in PRODUCT
+        if len(path.read_text(encoding="utf-8").splitlines()) > 300
     }
-    assert long == {}
+    assert long - STILL_LONG == set()
