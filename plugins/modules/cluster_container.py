@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have one long-running container of exactly these settings, started at boot."""
+"""Ensure one long-running container of exactly these settings, started at boot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: cluster_container
-short_description: Have a long-running container of exactly these settings
+short_description: Ensure a long-running container of exactly these settings
 description:
   - Starts a container with the engine's own command and writes its settings into a label. A container whose label says
     the same is left alone, whatever the engine has filled in by itself; any other is replaced.
+  - The new container is made before the old one is stopped, and the old one is asked to end and given time for it
+    (C(stop_timeout)), never killed outright. If the new one cannot be started, the old one runs again.
   - Nothing is granted that is not listed. All containers use the machine's network.
   - A machine that is itself a container may lack CAP_SYS_RESOURCE; no container on it may then have it, nor a limit
     above the machine's own. There, both are left out.
@@ -55,6 +57,7 @@ options:
   pid: {type: str, default: "", description: Whose processes it sees; empty for its own.}
   ipc: {type: str, default: "", description: Whose shared memory it uses; empty for its own.}
   cgroupns: {type: str, default: "", description: Whose control groups it sees; empty for the engine's default.}
+  stop_timeout: {type: int, default: 60, description: Seconds that a container which is replaced may take to end.}
 """
 
 RETURN = """
@@ -64,6 +67,8 @@ action: {type: str, returned: always, description: 'What was done: nothing, star
 
 
 LABEL = "clusterctl.settings"
+#: Seconds that an image may take to come from the registry: some hundred MB over a slow line.
+PULL_LIMIT = 1800
 SYS_RESOURCE = 24  # its bit in a set of capabilities: capabilities(7)
 _OPTIONS = (
     ("capabilities", "--cap-add"),
@@ -126,6 +131,81 @@ def needed(found, settings):
     return "nothing" if found["State"]["Running"] or found["State"]["Restarting"] else "start"
 
 
+class Engine:
+    """The engine's own command. Every call has a limit in seconds; one that fails ends the module."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def attempt(self, *words, limit=120):
+        """Return the exit code and what was printed."""
+        code, output, problem = self.module.run_command(["timeout", "--kill-after=5", str(limit), "docker", *words])
+        if code == 124:
+            problem += f" no answer within {limit} s"
+        return code, output if code == 0 else problem.strip() or output.strip()
+
+    def __call__(self, *words, limit=120):
+        """Return what was printed."""
+        code, told = self.attempt(*words, limit=limit)
+        if code:
+            self.module.fail_json(msg=f"docker {words[0]} {self.module.params['name']}: {told}")
+        return told
+
+    def inspect(self, name):
+        """Return what the engine says about a container, None where it has none of this name."""
+        code, told = self.attempt("container", "inspect", name)
+        return json.loads(told)[0] if code == 0 else None
+
+
+def carry_out(docker, action, words, settings):
+    """Do what is needed. ``words`` are those of ``docker run``, with the container's name and image among them."""
+    params = docker.module.params
+    name, image = params["name"], params["image"]
+    if action in ("create", "replace") and docker.attempt("image", "inspect", image)[0]:
+        docker("pull", "--quiet", image, limit=PULL_LIMIT)
+    if action == "replace":
+        replace(docker, name, words, settings, params["stop_timeout"])
+    elif action != "nothing":
+        if action == "create":
+            create(docker, name, words, settings)
+        docker("start", name)
+        remove(docker, f"{name}.new", f"{name}.old")
+
+
+def create(docker, name, words, settings):
+    """Make a container, not started, that is called ``name`` whatever ``words`` say."""
+    at = words.index("--name") + 1
+    docker("create", "--label", f"{LABEL}={settings}", *words[:at], name, *words[at + 1 :])
+
+
+def replace(docker, name, words, settings, stop_timeout):
+    """Put a new container in the place of one that exists.
+
+    Whatever ends this in the middle leaves something that the next run completes, and never two that run.
+    """
+    new, old = f"{name}.new", f"{name}.old"
+    remove(docker, new, old)
+    create(docker, new, words, settings)  # what the engine refuses is refused here, while the old one runs
+    docker("stop", "-t", str(stop_timeout), name, limit=stop_timeout + 60)
+    docker("rename", name, old)
+    docker("rename", new, name)
+    code, told = docker.attempt("start", name)
+    if code:
+        # It never ran, so it cannot have changed what the old one keeps on disk.
+        docker("rm", "--force", name)
+        docker("rename", old, name)
+        docker("start", name)
+        docker.module.fail_json(msg=f"docker start {name}: {told}. The container of before runs again")
+    docker("rm", old)
+
+
+def remove(docker, *names):
+    """Remove what an interrupted replacement left; nothing of it runs."""
+    for name in names:
+        if docker.inspect(name):
+            docker("rm", "--force", name)
+
+
 def directories(module):
     """Have the directories, and tell whether something had to be done for it."""
     changed = False
@@ -166,21 +246,18 @@ def main():
             "labels": {"type": "dict", "default": {}},
             "gpus": dict(listed),
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
+            "stop_timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
 
-    def docker(*words):
-        code, output, problem = module.run_command(["docker", *words])
-        if code:
-            module.fail_json(msg=f"docker {words[0]} {module.params['name']}: {problem.strip() or output.strip()}")
-        return output
+    docker = Engine(module)
 
     def gpus():
         names = module.params["gpus"]
         lacking = [what for path, what in _FOR_GPUS if not path.exists()]
         if not names or (module.check_mode and lacking):
-            return []  # a rehearsal on a clean machine has installed neither
+            return []  # check mode on a clean machine has installed neither
         if lacking:
             module.fail_json(
                 msg=f"{module.params['name']} is to have {', '.join(names)}, and the machine has no {lacking[0]}. "
@@ -189,12 +266,11 @@ def main():
         version = docker("version", "--format", "{{.Server.Version}}").strip()
         return gpu_words(names, version, _DRIVER.read_text(encoding="ascii").strip())
 
-    name, image = module.params["name"], module.params["image"]
+    name = module.params["name"]
     found = None
-    # A rehearsal on a clean machine has installed no engine, and may not know the image yet.
+    # Check mode on a clean machine has installed no engine, and may not know the image yet.
     if not (module.check_mode and module.get_bin_path("docker") is None):
-        code, shown, _ = module.run_command(["docker", "container", "inspect", name])
-        found = json.loads(shown)[0] if code == 0 else None
+        found = docker.inspect(name)
     raised = can_raise_limits(Path("/proc/1/status").read_text(encoding="ascii"))
     if not raised:
         module.params["ulimits"] = []
@@ -203,15 +279,8 @@ def main():
     settings = json.dumps(words)
     made = directories(module)
     action = needed(found, settings)
-    if action != "nothing" and not module.check_mode:
-        if action in ("create", "replace"):
-            if module.run_command(["docker", "image", "inspect", image])[0]:
-                docker("pull", "--quiet", image)
-            if found:
-                docker("rm", "--force", name)
-            docker("run", "--detach", "--label", f"{LABEL}={settings}", *words)
-        else:
-            docker("start", name)
+    if not module.check_mode:
+        carry_out(docker, action, words, settings)
     before = ((found or {}).get("Config", {}).get("Labels") or {}).get(LABEL, "[]")
     diff = {side: "\n".join(json.loads(text)) + "\n" for side, text in (("before", before), ("after", settings))}
     module.exit_json(

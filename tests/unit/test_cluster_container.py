@@ -1,7 +1,9 @@
-"""The words with which a container is started: what gives it GPUs, and that nothing changes for those without."""
+"""The words with which a container is started, and how it takes the place of another."""
 
 from __future__ import annotations
 
+import re
+from itertools import count
 from typing import Any
 
 import pytest
@@ -56,3 +58,135 @@ def test_image_and_command_stay_last() -> None:
     words = module.arguments(params(), module.gpu_words(ALL, "28.3.0", "580.95.05"))
 
     assert words[-3:] == ["slurm@sha256:0", "slurmd", "-D"]
+
+
+class Killed(BaseException):
+    """The module was ended by SIGKILL: nothing of it goes on."""
+
+
+class FailedError(Exception):
+    """The module ended with fail_json."""
+
+
+class Docker:
+    """An engine that keeps Docker's rules for names and states; it can end its caller after some calls."""
+
+    def __init__(self, *, unstartable: str = "-") -> None:
+        self.containers: dict[str, dict[str, Any]] = {}
+        self.unstartable, self.left, self.calls = unstartable, -1, []  # type: ignore[var-annotated]
+        self.params = {"name": "slurmctld", "image": "slurm@sha256:0", "stop_timeout": 60}
+
+    def run_command(self, words: list[str]) -> tuple[int, str, str]:
+        assert words[0] == "timeout"
+        assert int(words[2]) > 0
+        return self.docker(*words[4:])
+
+    def fail_json(self, msg: str) -> None:
+        raise FailedError(msg)
+
+    def docker(self, verb: str, *words: str) -> tuple[int, str, str]:
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+        self.calls.append(" ".join((verb, *words)))
+        name = words[-1]
+        if verb == "image":
+            return 0, "", ""
+        if verb == "create":
+            name = words[words.index("--name") + 1]
+            if name in self.containers:
+                return 1, "", "name in use"
+            label = next(word for word in words if word.startswith(module.LABEL)).partition("=")[2]
+            self.containers[name] = {"label": label, "running": False, "words": words}
+            return 0, "", ""
+        if verb == "rename":
+            if words[1] in self.containers or words[0] not in self.containers:
+                return 1, "", "name in use, or none"
+            self.containers[words[1]] = self.containers.pop(words[0])
+            return 0, "", ""
+        if name not in self.containers:
+            return 1, "", "No such container"
+        found = self.containers[name]
+        if verb == "container":
+            return 0, module.json.dumps([described(found)]), ""
+        if verb == "start":
+            if self.unstartable in found["words"]:
+                return 1, "", "OCI runtime create failed"
+            found["running"] = True
+        elif verb == "stop":
+            found["running"] = False
+        elif verb == "rm":
+            assert not found["running"], "a running container is killed"
+            del self.containers[name]
+        else:
+            raise AssertionError(verb)
+        assert sum(one["running"] for one in self.containers.values()) <= 1, "two daemons at once"
+        return 0, "", ""
+
+    def converge(self, image: str) -> str:
+        """Do what the module's main does, and return the action."""
+        engine = module.Engine(self)
+        words = module.arguments(params(name="slurmctld", image=image))
+        settings = module.json.dumps(words)
+        action = module.needed(engine.inspect("slurmctld"), settings)
+        module.carry_out(engine, action, words, settings)
+        return str(action)
+
+
+def described(container: dict[str, Any]) -> dict[str, Any]:
+    state = {"Running": container["running"], "Restarting": False}
+    return {"Config": {"Labels": {module.LABEL: container["label"]}}, "State": state}
+
+
+def running(docker: Docker) -> list[tuple[str, bool]]:
+    return [
+        (name, "new" in container["words"]) for name, container in docker.containers.items() if container["running"]
+    ]
+
+
+def test_a_container_is_asked_to_end_before_another_takes_its_place_and_the_next_run_does_nothing() -> None:
+    docker = Docker()
+
+    assert docker.converge("old") == "create"
+    assert docker.converge("new") == "replace"
+    assert docker.converge("new") == "nothing"
+    assert list(docker.containers) == ["slurmctld"]
+    assert "stop -t 60 slurmctld" in docker.calls
+    assert not any(re.match("rm --force slurmctld$|kill", call) for call in docker.calls)
+
+
+def test_a_replacement_that_is_killed_anywhere_is_completed_by_the_next_run() -> None:
+    for calls in count():
+        docker = Docker()
+        docker.converge("old")
+        docker.left = calls
+        try:
+            docker.converge("new")
+        except Killed:
+            docker.left = -1
+            docker.converge("new")
+            assert running(docker) == [("slurmctld", True)], calls
+        else:
+            break
+    assert calls > 8, "it was killed between all of its steps"
+
+
+def test_what_the_engine_refuses_to_make_leaves_the_old_container_running() -> None:
+    docker = Docker()
+    docker.converge("old")
+    docker.containers["slurmctld.new"] = {"label": "", "running": False, "words": ()}
+    original = docker.docker
+    docker.docker = lambda verb, *words: (1, "", "bad mount") if verb == "create" else original(verb, *words)  # type: ignore[method-assign]
+
+    with pytest.raises(FailedError, match="bad mount"):
+        docker.converge("new")
+    assert running(docker) == [("slurmctld", False)]
+
+
+def test_a_container_that_cannot_be_started_gives_way_to_the_old_one() -> None:
+    docker = Docker(unstartable="new")
+    docker.converge("old")
+
+    with pytest.raises(FailedError, match=r"OCI runtime.*of before runs again"):
+        docker.converge("new")
+    assert running(docker) == [("slurmctld", False)]

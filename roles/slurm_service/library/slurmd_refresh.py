@@ -1,12 +1,14 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have slurmd run with the controller's configuration, without touching its jobs, and its node take jobs again."""
+"""Ensure that slurmd runs with the controller's configuration, without touching jobs, and its node takes jobs again."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -14,10 +16,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: slurmd_refresh
-short_description: Have slurmd run with the controller's configuration
+short_description: Ensure that slurmd runs with the controller's configuration
 description:
   - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmd fetch them again
     (SIGHUP, which starts it anew in its place; jobs go on). Looks at what is, so an interrupted run is made up for.
+  - The signal goes to the container's first process and not through C(docker kill), after which Docker would no longer
+    start the container again when slurmd ends.
   - A node that slurmctld itself has drained because it registered with less than declared, and that now registers as
     declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
 options:
@@ -71,6 +75,20 @@ def main():
     expected, cache = module.params["expected"], module.params["cache"]
     scontrol = ["docker", "exec", module.params["container"], "scontrol"]
 
+    def hang_up():
+        """Send SIGHUP to the container's first process; return what was wrong, or nothing."""
+        code, told, problem = module.run_command(
+            ["timeout", "60", "docker", "inspect", "--format", "{{.State.Pid}}", module.params["container"]]
+        )
+        pid = int(told) if code == 0 and told.strip().isdecimal() else 0
+        if pid < 2:
+            return problem or f"{module.params['container']} does not run"
+        try:
+            os.kill(pid, signal.SIGHUP)
+        except OSError as error:
+            return str(error)
+        return ""
+
     def settled(seconds):
         """Wait until slurmd has fetched what it is to have, as a new one does by itself."""
         end = time.monotonic() + seconds
@@ -95,8 +113,8 @@ def main():
 
     refresh = not settled(0 if module.check_mode else 10)
     if refresh and not module.check_mode:
-        code, _, problem = module.run_command(["docker", "kill", "--signal", "HUP", module.params["container"]])
-        if code or not settled(module.params["wait"]):
+        problem = hang_up()
+        if problem or not settled(module.params["wait"]):
             wrong = ", ".join(differing(module, expected, cache))
             logs = module.run_command(["docker", "logs", "--tail", "5", module.params["container"]])
             module.fail_json(msg=f"slurmd did not fetch {wrong}: {problem.strip()} {logs[1].strip()} {logs[2].strip()}")

@@ -1,0 +1,169 @@
+"""The first process of a daemon's container: the container lives as long as the daemon, whichever process that is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from provision import content
+
+PROGRAM = content.ROOT / "roles/slurm_image/files/image/notify-init"
+
+#: What slurmctld does under --systemd (_try_to_reconfig() of 24.11): at HUP a grandchild takes over, the old one ends.
+DAEMON = """
+import os, signal, socket, sys, time
+def tell(pid):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.connect(os.environ["NOTIFY_SOCKET"])
+        sock.send(f"READY=1\\nMAINPID={pid}".encode())
+def again(*_):
+    if os.path.exists(sys.argv[1] + "/bad"):
+        return
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        child = os.fork()
+        if child:
+            os.write(writing, str(child).encode())
+            os._exit(0)
+        serve()
+    os.wait()
+    tell(int(os.read(reading, 20)))
+    os._exit(0)
+def serve():
+    signal.signal(signal.SIGHUP, again)
+    signal.signal(signal.SIGTERM, lambda *_: (open(sys.argv[1] + "/orderly", "w").close(), os._exit(0)))
+    with open(sys.argv[1] + "/pids", "a") as stream:
+        print(os.getpid(), file=stream)
+    while True:
+        signal.pause()
+tell(os.getpid())
+serve()
+"""
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+class Container:
+    """notify-init with the daemon, outside any container."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "notify"
+        command = [sys.executable, str(PROGRAM), sys.executable, "-c", DAEMON, str(folder)]
+        self.process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(self.socket)})
+        wait_for(lambda: len(self.pids) == 1)
+
+    @property
+    def pids(self) -> list[int]:
+        path = self.folder / "pids"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def reconfigure(self) -> int:
+        """Have a new process take over, and return it."""
+        known = len(self.pids)
+        self.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(self.pids) > known)
+        wait_for(lambda: not alive(self.pids[-2]))
+        return self.pids[-1]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    made = Container(tmp_path)
+    yield made
+    for pid in [*made.pids, made.process.pid]:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    made.process.wait()
+
+
+def test_it_outlives_every_reconfiguration(container: Container) -> None:
+    for _ in range(3):
+        pid = container.reconfigure()
+        assert container.process.poll() is None
+        assert alive(pid)
+
+
+def test_a_reconfiguration_that_fails_leaves_the_old_process(container: Container) -> None:
+    (container.folder / "bad").touch()
+    container.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+
+    assert container.process.poll() is None
+    assert alive(container.pids[0])
+
+
+@pytest.mark.parametrize("reconfigured", [False, True])
+def test_it_ends_with_the_main_process_so_that_the_engine_starts_the_container_again(
+    container: Container, reconfigured: bool
+) -> None:
+    pid = container.reconfigure() if reconfigured else container.pids[0]
+    os.kill(pid, signal.SIGKILL)
+
+    assert container.process.wait(10) != 0
+
+
+@pytest.mark.parametrize("reconfigured", [False, True])
+def test_an_orderly_stop_reaches_the_main_process_and_is_waited_for(container: Container, reconfigured: bool) -> None:
+    if reconfigured:
+        container.reconfigure()
+    container.process.terminate()
+    container.process.wait(10)
+
+    assert (container.folder / "orderly").exists()
+    assert container.process.returncode == 0 or reconfigured
+
+
+def test_what_is_no_process_is_not_believed(container: Container) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.connect(str(container.socket))
+        for words in (
+            b"MAINPID=",
+            b"MAINPID=-1",
+            b"MAINPID=0",
+            b"MAINPID=99999999999999999999",
+            b"\xff",
+            b"MAINPID=4194304",
+        ):
+            sock.send(words)
+    time.sleep(0.3)
+
+    assert container.process.poll() is None
+    os.kill(container.pids[0], signal.SIGKILL)
+    assert container.process.wait(10) == 128 + signal.SIGKILL
+
+
+def test_only_the_daemons_own_user_can_write_to_its_socket(container: Container) -> None:
+    assert container.socket.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_command_that_is_not_there_ends_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "/no/such/daemon"],
+        env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+        capture_output=True,
+        check=False,
+        timeout=10,
+    )
+
+    assert done.returncode != 0
