@@ -1,0 +1,177 @@
+"""A changed configuration on a cluster that people work on: nothing of theirs ends, and a bad one changes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import labs
+import pytest
+import yaml
+
+USER = "64031:64031"  # slurmtest, an ordinary user
+
+
+def inside(lab: labs.Lab, *words: str, user: str = USER) -> list[str]:
+    """Return the command that runs one of Slurm's on the controller, as an ordinary user unless told otherwise."""
+    return ["docker", "exec", "-i", lab.container("head"), "docker", "exec", "-i", "--user", user, "slurmctld", *words]
+
+
+def slurm(lab: labs.Lab, *words: str, user: str = USER) -> str:
+    return labs.run(inside(lab, *words, user=user)).stdout.strip()
+
+
+def submit(lab: labs.Lab, *options: str) -> int:
+    fixed = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--ntasks=1", "--mem=100")
+    return int(slurm(lab, *fixed, *options, "--wrap=sleep 600"))
+
+
+def queued(lab: labs.Lab) -> dict[int, str]:
+    lines = slurm(lab, "squeue", "--noheader", "--format=%i %T").splitlines()
+    return {int(number): state for number, state in (line.split() for line in lines)}
+
+
+def parameter(lab: labs.Lab, name: str) -> str:
+    lines = slurm(lab, "scontrol", "show", "config").splitlines()
+    return next(line.partition("=")[2].strip() for line in lines if line.startswith(f"{name} "))
+
+
+def container(lab: labs.Lab, machine: str = "head", name: str = "slurmctld") -> tuple[str, str]:
+    """Return which container it is, and since when it runs."""
+    found = json.loads(lab.root(machine, f"docker inspect {name}"))[0]
+    return found["Id"], found["State"]["StartedAt"]
+
+
+def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.5)
+
+
+class Site:
+    """The lab's inventory with a slurm.conf of its operator's own."""
+
+    def __init__(self, lab: labs.Lab) -> None:
+        self.lab = lab
+        self.variables = lab.directory / "group_vars" / "all.yml"
+
+    def wants(self, **parameters: Any) -> None:
+        self.variables.parent.mkdir(exist_ok=True)
+        self.variables.write_text(yaml.safe_dump({"slurm_conf_parameters": parameters}))
+
+    def provision(self) -> subprocess.CompletedProcess[str]:
+        return labs.clusterctl("provision", "--json", self.lab.inventory, "slurm", check=False)
+
+
+@pytest.fixture
+def site(provisioned_lab: labs.Lab) -> Iterator[Site]:
+    """The shared machines; the operator takes their change back in the end."""
+    site = Site(provisioned_lab)
+    yield site
+    slurm(site.lab, "scancel", "--user=64031")
+    site.variables.unlink(missing_ok=True)
+    assert site.provision().returncode == 0
+
+
+class Submitting(threading.Thread):
+    """Somebody who submits jobs one after the other, so that some are a moment old whenever something happens."""
+
+    def __init__(self, lab: labs.Lab) -> None:
+        super().__init__()
+        self.lab, self.stop, self.accepted = lab, threading.Event(), []  # type: ignore[var-annotated]
+
+    def run(self) -> None:
+        while not self.stop.wait(0.3):
+            self.accepted.append(submit(self.lab, "--hold"))
+
+    def __enter__(self) -> Submitting:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.join()
+
+
+def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: Site) -> None:
+    lab = site.lab
+    running = submit(lab)
+    wait_for(lambda: queued(lab)[running] == "RUNNING")
+    interactive = subprocess.Popen(
+        inside(lab, "srun", "--ntasks=1", "--mem=100", "--chdir=/", "cat"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: list(queued(lab).values()).count("RUNNING") == 2)
+    before = container(lab), container(lab, "node1", "slurmd")
+    site.wants(MessageTimeout=37)
+
+    with Submitting(lab) as somebody:
+        done = site.provision()
+
+    assert done.returncode == 0, done.stdout
+    assert parameter(lab, "MessageTimeout") == "37 sec"
+    assert (container(lab), container(lab, "node1", "slurmd")) == before
+    jobs = queued(lab)
+    assert len(somebody.accepted) > 10
+    assert sorted(set(somebody.accepted)) == somebody.accepted, "no number is given twice"
+    assert set(somebody.accepted) <= set(jobs), "no job is lost"
+    assert submit(lab, "--hold") > max(somebody.accepted)
+    assert jobs[running] == "RUNNING"
+    assert interactive.communicate("still here\n", timeout=30)[0] == "still here\n"
+    assert interactive.returncode == 0
+    again = json.loads(site.provision().stdout)
+    assert (again["exit_code"], again["changed"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cause"),
+    [({"SchedulerType": "sched/nonsense"}, "sched/nonsense"), ({"Frobnicate": "3"}, "Frobnicate")],
+)
+def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old_one_stays(
+    site: Site, parameters: dict[str, str], cause: str
+) -> None:
+    lab = site.lab
+    job, before = submit(lab, "--hold"), container(lab)
+    files = lab.root("head", "cat /etc/slurm/*.conf")
+    site.wants(**parameters)
+
+    done = site.provision()
+
+    assert done.returncode == 4, done.stdout
+    assert cause in done.stdout
+    assert container(lab) == before
+    assert queued(lab)[job] == "PENDING"
+    assert submit(lab, "--hold") > job
+    assert lab.root("head", "cat /etc/slurm/*.conf") == files, "a restart finds the files of before"
+
+
+def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_seconds_is_lost(site: Site) -> None:
+    lab = site.lab
+    before = container(lab)
+    site.wants(AuthInfo="cred_expire=119")
+
+    with Submitting(lab) as somebody:
+        done = site.provision()
+
+    assert done.returncode == 0, done.stdout
+    assert container(lab)[0] != before[0]
+    assert parameter(lab, "AuthInfo") == "cred_expire=119"
+    assert set(somebody.accepted) <= set(queued(lab))
+
+
+@pytest.mark.parametrize(("machine", "daemon"), [("head", "slurmctld"), ("node1", "slurmd")])
+def test_a_daemon_that_was_reconfigured_and_is_killed_comes_back(site: Site, machine: str, daemon: str) -> None:
+    lab = site.lab
+    slurm(lab, "scontrol", "reconfigure", user="64030:64030")
+    before = container(lab, machine, daemon)
+
+    lab.root(machine, f"pkill -KILL -x {daemon}")
+
+    wait_for(lambda: container(lab, machine, daemon)[1] != before[1])
+    assert container(lab, machine, daemon)[0] == before[0]
+    wait_for(lambda: "idle" in slurm(lab, "sinfo", "--noheader", "--nodes=node1", "--format=%T"))

@@ -1,0 +1,155 @@
+"""When slurmctld is to take up its files, and what is left when it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import plugin
+
+module = plugin("roles/slurm_service/library/slurmctld_refresh.py")
+
+OLD = {"slurm.conf": "ClusterName=a\n", "gres.conf": ""}
+NEW = {**OLD, "slurm.conf": "ClusterName=a\nMessageTimeout=30\n"}
+
+
+@pytest.mark.parametrize(
+    ("boot", "files", "last_written", "known", "expected"),
+    [
+        pytest.param(100, OLD, 90.0, (100, OLD), False, id="nothing has changed"),
+        pytest.param(100, NEW, 120.0, (100, OLD), True, id="a file has changed"),
+        pytest.param(100, OLD, 120.0, (100, OLD), False, id="written again with the same text"),
+        pytest.param(100, {"slurm.conf": ""}, 90.0, (100, OLD), True, id="a file is gone"),
+        pytest.param(150, NEW, 120.0, (100, OLD), False, id="it was started anew and has read the change"),
+        pytest.param(150, NEW, 160.0, (100, OLD), True, id="changed after it was started anew"),
+        pytest.param(150, NEW, 150.4, (100, OLD), True, id="changed in the second of its start"),
+        pytest.param(150, OLD, 120.0, (None, {}), False, id="nothing is remembered, and it is younger than its files"),
+        pytest.param(150, OLD, 170.0, (None, {}), True, id="nothing is remembered, and its files are younger"),
+    ],
+)
+def test_it_is_reconfigured_when_it_may_run_with_other_files(
+    boot: int, files: dict[str, str], last_written: float, known: tuple[Any, Any], expected: bool
+) -> None:
+    assert module.needed(boot, files, last_written, *known) is expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"boot": "x", "files": {}}', '{"boot": 1}', '{"boot": 1, "files": []}']
+)
+def test_a_record_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    record = tmp_path / "running.json"
+    record.write_text(text)
+
+    assert module.remembered(record) == (None, {})
+    assert module.remembered(tmp_path / "missing") == (None, {})
+
+
+def test_the_files_of_before_come_back_and_what_was_new_goes(tmp_path: Path) -> None:
+    for name, text in {**NEW, "topology.conf": "x"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "slurmdbd.conf").write_text("StoragePass=secret")
+
+    module.put_back(tmp_path, OLD)
+
+    assert module.read(tmp_path) == OLD
+    assert (tmp_path / "slurmdbd.conf").exists(), "it is slurmdbd's"
+    assert (tmp_path / "slurm.conf").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_cause_is_what_slurmctld_calls_an_error_and_is_harmless_to_print() -> None:
+    log = "slurmctld: started\nslurmctld: error: Parsing \x1b[31merror\x07\nslurmctld: fatal: no\n" + "x" * 999
+
+    assert module.cause(log) == "slurmctld: error: Parsing ?[31merror?; slurmctld: fatal: no"
+    assert module.cause("only\nlines\n") == "only; lines"
+    assert module.cause("") == ""
+
+
+class EndedError(Exception):
+    """The module has ended."""
+
+
+class Machine:
+    """A controller whose slurmctld takes up or refuses what is in the directory, as slurmctld says it does."""
+
+    def __init__(self, folder: Path, running: dict[str, str], *, refuses: bool = False, answers: bool = True) -> None:
+        self.folder, self.boot, self.reconfigured = folder, 1000, 0
+        self.refuses, self.answers = refuses, answers
+        self.params = {"directory": str(folder), "container": "slurmctld", "record": str(folder / "record"), "wait": 0}
+        for name, text in running.items():
+            (folder / name).write_text(text)
+        (folder / "record").write_text(json.dumps({"boot": self.boot, "files": running}))
+
+    def run_command(self, words: list[str], data: str = "") -> tuple[int, str, str]:
+        assert words[0] == "timeout", "each question has a limit"
+        told = " ".join(words)
+        if "show config" in told and self.answers:
+            assert data == OLD["slurm.conf"] or self.boot != 1000, "the new file may be what no client can read"
+            return 0, f"BOOT_TIME               = {self.boot}\n", ""
+        if "scontrol reconfigure" in told:
+            self.reconfigured += 1
+            if self.refuses:
+                return 1, "", "slurm_reconfigure error: Unspecified error"
+            self.boot += 50
+            return 0, "", ""
+        if "docker logs" in told:
+            return 0, "", "slurmctld: fatal: cannot find scheduler plugin for sched/nonsense\n"
+        return 1, "", "no answer"
+
+    def fail_json(self, msg: str) -> None:
+        raise EndedError(msg)
+
+    def exit_json(self, **result: Any) -> None:
+        self.result = result
+
+    def run(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        monkeypatch.setattr(module, "AnsibleModule", lambda **_: self)
+        module.main()
+        return self.result
+
+
+def change(folder: Path) -> None:
+    (folder / "slurm.conf").write_text(NEW["slurm.conf"])
+
+
+def test_a_change_is_taken_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, OLD)
+    change(tmp_path)
+
+    assert machine.run(monkeypatch)["changed"]
+    assert not machine.run(monkeypatch)["changed"]
+    assert machine.reconfigured == 1
+
+
+def test_a_run_that_ended_between_file_and_reconfiguration_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, OLD)
+    change(tmp_path)  # and nobody remembers that it did
+
+    assert machine.run(monkeypatch)["reconfigured"]
+
+
+def test_what_slurmctld_refuses_fails_with_its_words_and_the_files_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, OLD, refuses=True)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    change(tmp_path)
+
+    with pytest.raises(EndedError, match=r"refuses the new files.*sched/nonsense.*files of before are back"):
+        machine.run(monkeypatch)
+    assert module.read(tmp_path) == OLD
+    assert not machine.run(monkeypatch)["changed"]
+
+
+def test_one_that_does_not_answer_is_a_failure_and_its_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, OLD, answers=False)
+    change(tmp_path)
+
+    with pytest.raises(EndedError, match="does not answer within"):
+        machine.run(monkeypatch)
+    assert module.read(tmp_path) == NEW
