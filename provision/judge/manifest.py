@@ -11,15 +11,20 @@ from collections.abc import Collection, Mapping, Sequence
 from provision.judge import (
     base_system,
     ddp,
+    driver,
     engine,
+    gpu_containers,
+    gpudirect,
     hardware,
     images,
+    mig,
     nccl,
     preflight,
     rdma_ports,
     rdma_transfers,
     slurm_conf,
     slurm_image,
+    toolkit,
 )
 from provision.model.checks import Check, Subject, Verdict
 
@@ -58,7 +63,11 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, Subject("slurm", names=("daemons",))),
         (_COMPUTE, Subject("slurm", names=("node_state", "gres", "version", "memlock"))),
         (_COMPUTE, hardware.SUBJECT),
-        (_COMPUTE, Subject("nvidia_driver", names=("version",))),
+        (_COMPUTE, driver.SUBJECT),
+        (_COMPUTE, mig.SUBJECT),
+        (_COMPUTE, toolkit.SUBJECT),
+        (_COMPUTE, gpu_containers.SUBJECT),
+        (_COMPUTE, gpudirect.SUBJECT),
         (_COMPUTE, rdma_ports.SUBJECT),
         (_COMPUTE, rdma_transfers.SUBJECT),
         (_COMPUTE, Subject("slurm", names=("job", "exit_code", "gpu", "gpu_isolation", "cancel"))),
