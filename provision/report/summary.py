@@ -17,9 +17,9 @@ from rich.text import Text
 
 from provision import hostlist
 from provision.events.fold import Failure, RunReport
-from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
-from provision.model.checks import Check, Verdict
-from provision.model.text import clean, one_line
+from provision.model.checks import Check, Verdict, overall
+from provision.model.text import clean
+from provision.report.documents import JUDGING
 
 _COLOURS = {
     Verdict.PASS: "green",
@@ -60,19 +60,17 @@ class Printer:
 
     def line(self, text: str = "", style: str = "", indent: int = 0) -> None:
         """Write one paragraph, wrapped at words, further lines set in; what a machine said is cleaned first."""
-        hang = " " * (indent + (1 if self.narrow else 2))
-        for number, part in enumerate(clean(text).splitlines() or [""]):
-            # A second line of the same text is set in, too: it is no line of ours.
-            first = hang if number else " " * indent
+        hang = " " * (indent if self.narrow else indent + 2)
+        for part in clean(text).splitlines() or [""]:
             lines = textwrap.wrap(
-                part, self.width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False
+                part, self.width, initial_indent=" " * indent, subsequent_indent=hang, break_on_hyphens=False
             )
             for piece in lines or [""]:
                 self._console.print(Text(piece, style=style), soft_wrap=True)
 
     def table(self, rows: Iterable[Sequence[str]], styles: Sequence[str] = ()) -> None:
         """Write columns without a frame, or, where it is narrow, one line per row."""
-        rows = [tuple(one_line(cell) for cell in row) for row in rows]
+        rows = [tuple(clean(cell) for cell in row) for row in rows]
         if self.narrow:
             for row in rows:
                 self.line(" ".join(cell for cell in row if cell))
@@ -94,27 +92,22 @@ def show_run(
     every_check: bool = False,
     next_command: str = "",
     log: str = "",
-    judgement: RunVerdict | None = None,
 ) -> None:
-    """Write the summary of a command that ran playbooks; ``judgement`` is its verdict where it judges."""
+    """Write the summary of a command that ran playbooks."""
     _stages(printer, report)
     if command == "plan":
         show_changes(printer, report)
     judging = command in JUDGING
-    judgement = (judgement or verdict(report)) if judging else None
-    checks = judgement.checks if judgement else tuple(report.checks)
+    checks = report.checks_with_failures() if judging else report.checks
     if checks:
         show_checks(printer, checks, every=every_check, quiet_failures=not judging)
     shown = {} if judging else report.failures
     _failures(printer, "failed", shown)
     _failures(printer, "unreachable", {} if judging else report.unreachable)
     told = report.failures or report.unreachable or report.stopped_by is not None
-    if not told and (report.rc != 0 or not report.started):
+    if not told and (report.rc not in (0, None) or not report.started):
         for message in report.messages:
             printer.line(message)
-    if not judging and report.stopped_by is None:
-        for check in interruptions(report) if report.began else ():
-            printer.line(f"{fold([check.host])} {check.observed}".strip(), style="bold red")
     for warning in report.warnings:
         printer.line(f"Warning: {warning}", style="yellow")
     if simulated:
@@ -124,28 +117,15 @@ def show_run(
         if report.unswept:
             ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
         printer.line(ended, style="bold yellow")
-    if judgement:
-        printer.line(verdict_line(judgement, simulated), style=_COLOURS[judgement.word])
+    if judging and report.hosts:
+        verdict = overall(checks)
+        printer.line(f"verdict: {verdict}", style=_COLOURS[verdict])
     if report.hosts:
         printer.line(totals(report))
     if log:
         printer.line(f"record: {log}")
     if next_command:
         printer.line(f"next: {next_command}")
-
-
-def verdict_line(judgement: RunVerdict, simulated: Sequence[str] = ()) -> str:
-    """Return the verdict in one line: what was counted, what it does not speak of, and why it is no pass."""
-    count = judgement.counts
-    parts = [f"{count[word]} {word}" for word in ("fail", "unknown") if count[word]]
-    parts.append(f"{count['proven']} proven")
-    if count["simulated"]:
-        parts.append(f"{count['simulated']} simulated" + (f": {' '.join(simulated)}" if simulated else ""))
-    parts += [f"{count[word]} {word}" for word in ("warn", "unproven") if count[word]]
-    line = f"verdict: {judgement.word} ({', '.join(parts)})"
-    if judgement.limited:
-        line += f", limited to {fold(judgement.limited)}: it says nothing about the rest of the cluster"
-    return line + "".join(f"; {why}" for why in judgement.why)
 
 
 def totals(report: RunReport) -> str:

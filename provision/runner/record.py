@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from provision.events.accepted import checks_of
 from provision.events.fold import RunReport
-from provision.model.text import one_line
 from provision.runner.journal import Run
 
 _OUTCOMES = {
@@ -59,8 +57,8 @@ def journal_entry(report: RunReport, event: Mapping[str, Any]) -> dict[str, Any]
     }
     if result.get("changed"):
         entry["changed"] = True
-    if checks := checks_of(data, report.machines):
-        entry["checks"] = [check.as_dict() for check in checks]
+    if "cluster_checks" in result:
+        entry["checks"] = result["cluster_checks"]
     if kind in ("runner_on_failed", "runner_on_unreachable") and "censored" not in result:
-        entry["reason"] = one_line(result.get("msg", ""))
+        entry["reason"] = str(result.get("msg", ""))[:2000]
     return entry

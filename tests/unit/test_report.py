@@ -12,7 +12,6 @@ import pytest
 
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.fold import RunReport
-from provision.events.verdict import RunVerdict, verdict
 from provision.model.checks import Check, Level, Verdict
 from provision.model.text import MAX_TEXT, clean
 from provision.report.documents import error_document, junit, run_document
@@ -49,11 +48,6 @@ def report() -> RunReport:
         report.add(result(f"node{number:02}", "failed", msg="no package munge"))
     report.add(result("head", "ok", changed=True))
     return report
-
-
-def judged(*checks: Check, **more: Any) -> RunVerdict:
-    """Return the verdict of a whole run with these checks."""
-    return verdict(RunReport(checks=list(checks), rc=0, finished=True, began=True, **more))
 
 
 def printed(width: int, *call: Any, **options: Any) -> str:
@@ -128,15 +122,11 @@ def test_an_ascii_terminal_gets_ascii_and_no_error(report: RunReport) -> None:
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b[2J\x1b[Hcleared", "cleared"),
         ("over\rwritten", "over\ufffdwritten"),
-        ("exe\u202egnp.txt", "exegnp.txt"),
-        ("\u2066isolate\u2069", "isolate"),
+        ("exe\u202egnp.txt", "exe\ufffdgnp.txt"),
+        ("\u2066isolate\u2069", "\ufffdisolate\ufffd"),
         ("bell\x07 back\x08", "bell\ufffd back\ufffd"),
-        ("c1 \x9b31m", "c1 "),
+        ("c1 \x9b31m", "c1 \ufffd31m"),
         ("\x1b]8;;http://x\x1b\\link", "link"),
-        ("a string for the terminal \x1bP+q544e\x1b\\gone", "a string for the terminal gone"),
-        ("8-bit \x90q#0\x9cgone", "8-bit gone"),
-        ("a character set \x1b(0lqk\x1b(B", "a character set lqk"),
-        ("ba\u200bd mu\u00adnge \u2060\U000e0041", "bad munge "),
         ("plain\ttab\nline ä", "plain\ttab\nline ä"),
     ],
 )
@@ -192,10 +182,10 @@ def test_an_error_is_a_document_with_the_same_first_keys() -> None:
 def test_junit_counts_a_fail_as_failure_and_unknown_as_error() -> None:
     hostile = replace(FAIL, host="node3", observed="\x00\x1b[31m<&>\ud800")
 
-    root = ElementTree.fromstring(junit(judged(PASS, FAIL, UNKNOWN, SKIP, hostile), seconds=1.5).encode())  # noqa: S314 - our own
+    root = ElementTree.fromstring(junit([PASS, FAIL, UNKNOWN, SKIP, hostile], seconds=1.5).encode())  # noqa: S314 - our own
 
     suites = {suite.get("name"): suite for suite in root}
-    assert suites.keys() == {"verdict", "host.munge", "cluster.slurm", "job.slurm"}
+    assert suites.keys() == {"host.munge", "cluster.slurm", "job.slurm"}
     munge = suites["host.munge"]
     assert (munge.get("tests"), munge.get("failures"), munge.get("errors")) == ("3", "2", "0")
     assert suites["cluster.slurm"].get("errors") == "1"
