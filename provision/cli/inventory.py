@@ -20,9 +20,11 @@ def check(request: Request) -> int:
     """
     from provision import hostlist
     from provision.cli.flow import ask, open_cluster, print_json
+    from provision.slurm.conf import require_confinement
 
     opened = open_cluster(request, ask(request))
     cluster = opened.cluster
+    require_confinement(cluster)
     undeclared = sorted(cluster.undeclared)
     if request.json:
         print_json(

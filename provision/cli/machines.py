@@ -116,9 +116,12 @@ def _is_path(word: str, known: Sequence[str]) -> bool:
 def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None, detailed: bool = False) -> int:
     from provision.cli import flow
     from provision.report.summary import Printer, show_run
+    from provision.slurm.conf import require_confinement
 
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
+    if command in ("plan", "provision"):
+        require_confinement(opened.cluster)
     outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
     code = outcome.code
     if detailed and code is ExitCode.DONE and outcome.report.changed:

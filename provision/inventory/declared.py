@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import detection_from, require_devices
-from provision.inventory.declared_slurm import parameters_from, partitions_from
+from provision.inventory.declared_slurm import cgroup_v1_from, parameters_from, partitions_from
 from provision.model.cluster import Cluster, Hardware, Node, version_from
 
 Hosts = Mapping[str, Sequence[str]]
@@ -25,7 +25,7 @@ _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
 _SITE = (
     *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
-    *("slurm_conf_parameters", "slurm_conf_gpu_detection"),
+    *("slurm_conf_parameters", "slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
 )
 #: Every variable that the model reads.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"})
@@ -67,6 +67,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             slurm_version=_version(site["slurm_version"]),
             slurm_parameters=parameters_from(site["slurm_conf_parameters"]),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
+            cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             simulated=_simulated(site["cluster_simulated"]),
         )
     except ValidationError as error:

@@ -70,6 +70,19 @@ def parameters_from(value: Any) -> dict[str, str | None]:
     return result
 
 
+def cgroup_v1_from(value: Any) -> bool:
+    """Return whether the site lets nodes with cgroup v1 in; INI makes a text of what is written there."""
+    word = str(value).strip().lower()
+    if value is None or word in ("false", "no", "off", "0"):
+        return False
+    if word in ("true", "yes", "on", "1"):
+        return True
+    raise ClusterctlError(
+        f"slurm_conf_cgroup_v1_allowed is {value!r}: it must be true or false",
+        fix="set slurm_conf_cgroup_v1_allowed=true under [all:vars], or leave it out",
+    )
+
+
 def _meant(name: str) -> str:
     """Return the parameter of slurm.conf that a misspelt name is very much like; nothing for one that is right."""
     known = {parameter.lower(): parameter for parameter in CONF_PARAMETERS}

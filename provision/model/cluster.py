@@ -149,7 +149,13 @@ class Cluster(_Declared):
     slurm_version: str = "24.11"
     slurm_parameters: Mapping[str, str | None] = {}
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
+    cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()
+
+    @property
+    def cgroup_v1(self) -> tuple[str, ...]:
+        """The nodes with the old control groups, which slurmd in a container cannot manage."""
+        return tuple(node.name for node in self.nodes if node.hardware.cgroup_version == 1)
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:

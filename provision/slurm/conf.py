@@ -43,8 +43,10 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     with such lines. Nodes with the same hardware share one line.
 
     Raises:
-        ClusterctlError: a node's hardware is not declared and has not been discovered.
+        ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
+            site does not allow it.
     """
+    require_confinement(cluster)
     if missing := cluster.undeclared:
         variables = sorted({name for names in missing.values() for name in names})
         raise ClusterctlError(
@@ -61,14 +63,35 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def require_confinement(cluster: Cluster) -> None:
+    """Refuse nodes with cgroup v1, which the site has not allowed: one of them would take confinement from all others.
+
+    Raises:
+        ClusterctlError: it names the nodes, and both ways out.
+    """
+    if cluster.cgroup_v1 and not cluster.cgroup_v1_allowed:
+        raise ClusterctlError(
+            f"{hostlist.fold(cluster.cgroup_v1)}: node_cgroup_version is 1, and all nodes share one slurm.conf: no job "
+            "on any node would be confined to its cores, memory and GPUs",
+            fix="boot these nodes with cgroup v2 (kernel parameter systemd.unified_cgroup_hierarchy=1) and take "
+            "node_cgroup_version out of their host_vars, or leave them out; or, to do without confinement on all "
+            "nodes, set slurm_conf_cgroup_v1_allowed=true under [all:vars]",
+        )
+
+
+def unconfined(cluster: Cluster) -> str:
+    """Return why jobs are not confined to what they asked for, empty where slurm.conf confines them."""
+    if cluster.cgroup_v1:
+        return f"{hostlist.fold(cluster.cgroup_v1)}: cgroup v1, which slurm_conf_cgroup_v1_allowed lets in"
+    plugins = {parameter.name.lower(): parameter.value for parameter in _merged(cluster, _parameters(cluster))}
+    if "task/cgroup" not in plugins.get("taskplugin", "").split(","):
+        return "slurm_conf_parameters leaves task/cgroup out of TaskPlugin"
+    return ""
+
+
 def _since(cluster: Cluster, release: str) -> bool:
     """Return whether the cluster's Slurm is this release or a later one (their texts compare like numbers)."""
     return cluster.slurm_version >= release
-
-
-def _cgroup_v1(cluster: Cluster) -> bool:
-    """Return whether some node has the old control groups: all nodes share one slurm.conf."""
-    return any(node.hardware.cgroup_version == 1 for node in cluster.nodes)
 
 
 def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
@@ -91,7 +114,7 @@ def _in_slurm_conf(hardware: Hardware) -> Hardware:
 
 def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     gres = sorted({item.name for node in cluster.nodes for item in node.hardware.gres or ()})
-    old = _cgroup_v1(cluster)
+    old = bool(cluster.cgroup_v1)
     yield Parameter("ClusterName", cluster.name, "cluster_name; slurmctld refuses the saved state of another name")
     yield Parameter("SlurmctldHost", cluster.controller, "the host in the inventory's group slurm_controller")
     yield Parameter("SlurmctldParameters", "enable_configless", "nodes fetch this file; there is no copy to go stale")
@@ -168,7 +191,7 @@ def _partition_line(partition: Partition) -> dict[str, str]:
 
 
 def _cgroup(cluster: Cluster) -> Iterable[Parameter]:
-    if _cgroup_v1(cluster):
+    if cluster.cgroup_v1:
         # The word is in cgroup.conf(5) of 24.05; before it, a Slurm whose plugins use no cgroups leaves them alone.
         if _since(cluster, "24.05"):
             yield Parameter("CgroupPlugin", "disabled", "a node has cgroup v1: slurmd in a container cannot manage it")

@@ -61,8 +61,24 @@ def test_a_file_that_nothing_was_said_about_is_unknown() -> None:
     assert judged(None)[0] == "unknown"
 
 
+def test_confinement_is_proven_only_where_the_files_confine() -> None:
+    verdicts = {}
+    for reason in (None, "", "node3: cgroup v1"):
+        *_, check = slurm_conf.checks([], TEXTS, reason)
+        verdicts[reason] = (str(check.verdict), check.unproven)
+
+    assert verdicts == {None: ("skip", False), "": ("pass", False), "node3: cgroup v1": ("skip", True)}
+
+
+def test_an_inventory_that_renders_nothing_fails_with_its_own_words() -> None:
+    files, confinement = slurm_conf.refused("node3 has cgroup v1", "boot it with v2")
+
+    assert (files.verdict, files.cause, files.fix) == ("fail", "node3 has cgroup v1", "boot it with v2")
+    assert confinement.verdict == "unknown"
+
+
 def test_a_node_has_no_slurm_conf_of_its_own() -> None:
-    none_wanted = {"slurm.conf": None}
+    none_wanted = slurm_conf.OTHERS
 
     assert judged([stat("slurm.conf", None)], none_wanted)[0] == "pass"
     assert judged([stat("slurm.conf", "A=1\n")], none_wanted) == ("fail", "slurm.conf exists")

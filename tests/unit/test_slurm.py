@@ -8,7 +8,7 @@ import pytest
 from declare import A40, cluster
 
 from provision.errors import ClusterctlError, ExitCode
-from provision.slurm.conf import slurm_values
+from provision.slurm.conf import slurm_values, unconfined
 
 
 def parameters(**site: Any) -> dict[str, str]:
@@ -95,14 +95,47 @@ def test_jobs_are_confined_where_all_nodes_have_cgroup_v2() -> None:
     assert parameters()["TaskPlugin"] == "task/cgroup,task/affinity"
 
 
-def test_one_node_with_cgroup_v1_turns_confinement_off_for_all() -> None:
-    nodes = {"node1": {**A40, "node_cgroup_version": 1}, "node2": {**A40, "node_cgroup_version": 2}}
+@pytest.mark.parametrize("others", [{}, {"node_cgroup_version": 2}, {"node_cgroup_version": 1}])
+@pytest.mark.parametrize(
+    "allowed", [{}, {"slurm_conf_cgroup_v1_allowed": False}, {"slurm_conf_cgroup_v1_allowed": "no"}]
+)
+def test_a_node_with_cgroup_v1_is_refused_by_name_with_both_ways_out(
+    others: dict[str, Any], allowed: dict[str, Any]
+) -> None:
+    nodes = {"node1": {**A40, **others}, "node2": {**A40, "node_cgroup_version": 1}}
 
-    values = slurm_values(cluster(nodes))
+    with pytest.raises(ClusterctlError) as caught:
+        slurm_values(cluster(nodes, **allowed))
+
+    named = "node[1-2]" if others == {"node_cgroup_version": 1} else "node2"
+    assert caught.value.problem.startswith(f"{named}: node_cgroup_version is 1")
+    assert "unified_cgroup_hierarchy=1" in caught.value.fix
+    assert "slurm_conf_cgroup_v1_allowed=true under [all:vars]" in caught.value.fix
+
+
+@pytest.mark.parametrize("allowed", [True, "true", "yes"])
+def test_a_site_may_do_without_confinement_for_all_and_is_told_that_it_does(allowed: Any) -> None:
+    nodes = {"node1": {**A40, "node_cgroup_version": 1}, "node2": {**A40, "node_cgroup_version": 2}}
+    site = {"slurm_conf_cgroup_v1_allowed": allowed}
+
+    values = slurm_values(cluster(nodes, **site))
 
     assert [line for line in values["cgroup"] if line["name"].startswith("Constrain")] == []
-    assert parameters(nodes=nodes)["ProctrackType"] == "proctrack/linuxproc"
-    assert parameters(nodes=nodes)["TaskPlugin"] == "task/affinity"
+    assert parameters(nodes=nodes, **site)["ProctrackType"] == "proctrack/linuxproc"
+    assert parameters(nodes=nodes, **site)["TaskPlugin"] == "task/affinity"
+    assert unconfined(cluster(nodes, **site)).startswith("node1: cgroup v1")
+
+
+def test_jobs_count_as_confined_only_where_task_cgroup_is_in_use() -> None:
+    assert unconfined(cluster()) == ""
+    assert unconfined(cluster(slurm_conf_parameters={"TaskPlugin": "task/affinity,task/cgroup"})) == ""
+    assert "TaskPlugin" in unconfined(cluster(slurm_conf_parameters={"Taskplugin": "task/affinity"}))
+    assert "TaskPlugin" in unconfined(cluster(slurm_conf_parameters={"TaskPlugin": None}))
+
+
+def test_whether_cgroup_v1_is_allowed_is_yes_or_no_and_the_same_for_all() -> None:
+    with pytest.raises(ClusterctlError, match="must be true or false"):
+        cluster(slurm_conf_cgroup_v1_allowed="node1")
 
 
 @pytest.mark.parametrize(("version", "written"), [("24.11", False), ("25.05", False), ("25.11", True), ("26.05", True)])
@@ -113,7 +146,8 @@ def test_http_is_switched_off_where_slurm_has_it_and_unknown_where_not(version: 
 
 @pytest.mark.parametrize(("version", "lines"), [("23.11", []), ("24.05", ["disabled"]), ("24.11", ["disabled"])])
 def test_cgroups_are_disabled_by_name_where_slurm_knows_the_word(version: str, lines: list[str]) -> None:
-    values = slurm_values(cluster({"node1": {**A40, "node_cgroup_version": 1}}, slurm_version=version))
+    nodes = {"node1": {**A40, "node_cgroup_version": 1}}
+    values = slurm_values(cluster(nodes, slurm_version=version, slurm_conf_cgroup_v1_allowed=True))
 
     assert [line["value"] for line in values["cgroup"]] == lines
 

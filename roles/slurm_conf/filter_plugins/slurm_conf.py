@@ -11,8 +11,8 @@ from ansible.errors import AnsibleFilterError
 from provision.errors import ClusterctlError
 from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.judge import slurm_conf
-from provision.slurm.conf import slurm_values
-from provision.slurm.render import render_values
+from provision.slurm.conf import slurm_values, unconfined
+from provision.slurm.render import render
 
 
 def plain(value):
@@ -22,21 +22,33 @@ def plain(value):
     return [plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def slurm_conf_values(groups, hostvars):
-    """Return what the templates print, from Ansible's ``groups`` and ``hostvars``."""
+def declared(groups, hostvars):
+    """Return the cluster, from Ansible's ``groups`` and ``hostvars``."""
     members = {group: [str(host) for host in groups.get(group, ())] for group in GROUPS}
     hosts = dict.fromkeys(host for group in members.values() for host in group)
     variables = {host: {n: plain(found[n]) for n in READ if n in found} for host in hosts for found in [hostvars[host]]}
+    return cluster_from(members, variables)
+
+
+def slurm_conf_values(groups, hostvars):
+    """Return what the templates print, from Ansible's ``groups`` and ``hostvars``."""
     try:
-        return slurm_values(cluster_from(members, variables))
+        return slurm_values(declared(groups, hostvars))
     except ClusterctlError as error:
         raise AnsibleFilterError(f"{error.problem}\nFix: {error.fix}") from None
 
 
-def slurm_conf_checks(found, values):
-    """Return the checks of a machine's files by stat's results; without ``values``, it must have no slurm.conf."""
-    texts = render_values(plain(values)) if values else {"slurm.conf": None}
-    return [check.as_dict() for check in slurm_conf.checks(plain(found), texts)]
+def slurm_conf_checks(found, groups, hostvars, controller):
+    """Return the checks of a machine's files by stat's results. Only ``controller`` has any."""
+    try:
+        if controller:
+            cluster = declared(groups, hostvars)
+            checks = slurm_conf.checks(plain(found), render(cluster), unconfined(cluster))
+        else:
+            checks = slurm_conf.checks(plain(found), slurm_conf.OTHERS)
+    except ClusterctlError as error:
+        checks = slurm_conf.refused(error.problem, error.fix)
+    return [check.as_dict() for check in checks]
 
 
 class FilterModule:
