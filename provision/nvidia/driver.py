@@ -7,6 +7,7 @@ is downloaded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from provision.nvidia.driver_state import difference, installed_version
 from provision.nvidia.releases import version as numbers
 
 #: What running jobs do not notice.
-_HARMLESS = ("hold ", "write ", "remove /", "install kernel headers", "start ")
+_HARMLESS = ("hold ", "write ", "remove /", "install kernel headers", "install libnvidia-nscq", "start ")
 
 
 def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
@@ -78,6 +79,8 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         stream=packages.stream(system, branch, flavour),
         install=_install(system, source, branch, flavour, kernels, signed, wants),
         fabric_manager=manager,
+        fabric=tuple(packages.fabric(system, source, branch)) if manager else (),
+        repository="" if source == "distribution" else url,
         needless=rules.needless(gpu, manager, wants),
         hold_kernels=bool(wants["hold_kernels"]),
         obsolete=tuple(path for path in packages.FILES if path not in files and gpu["files"].get(path) is not None),
@@ -86,19 +89,45 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     return replace(made, pending=pending, disruptive=any(not entry.startswith(_HARMLESS) for entry in pending))
 
 
-def newest_common(madison: str, driver: str, manager: str, wanted: str) -> str:
-    """Return the newest version that both packages are offered in, from ``apt-cache madison``; empty for none.
+def newest_common(offered: str, planned: Plan) -> str:
+    """Return the newest version in which the plan's source has the driver and all that must be of its version.
 
-    Fabric Manager's can lag behind the driver's, and refuses to run with another one. ``wanted`` is what the version
-    has to begin with.
+    ``offered`` are lines ``name | version | origin`` as ``apt-cache madison`` prints them; empty for no such version.
+    Fabric Manager's can lag behind the driver's, and refuses to run with another one. What another source has under
+    the same name does not count: Ubuntu's archive has packages of these names that conflict with NVIDIA's.
     """
-    offered: dict[str, set[str]] = {driver: set(), manager: set()}
-    for line in madison.splitlines():
+    names = _versioned(planned)
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for line in offered.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 3 and cells[0] in offered:
-            offered[cells[0]].add(cells[1].split(":", 1)[-1].rsplit("-", 1)[0])
-    both = [version for version in offered[driver] & offered[manager] if f"{version}.".startswith(f"{wanted}.")]
-    return max(both, key=numbers, default="")
+        if len(cells) == 3 and cells[0] in found and _same_source(cells[2], planned.repository):
+            found[cells[0]].add(cells[1].split(":", 1)[-1].rsplit("-", 1)[0])
+    wanted = planned.version or str(planned.branch)
+    common = set.intersection(*found.values()) if found else set()
+    return max((one for one in common if f"{one}.".startswith(f"{wanted}.")), key=numbers, default="")
+
+
+def exactly(planned: Plan) -> tuple[str, ...]:
+    """Return all packages of a plan as the package manager is asked for them together, with versions where known."""
+    version = f"{planned.version}*" if planned.version else f"{planned.branch}.*"
+    exact = _versioned(planned) if planned.version or planned.family == "RedHat" else planned.fabric
+    return tuple(
+        f"{name}={version}" if name in exact else name
+        for name in dict.fromkeys([*(name for step in planned.install for name in step), *planned.fabric])
+    )
+
+
+def _versioned(planned: Plan) -> tuple[str, ...]:
+    """Return the packages whose version is the driver's. Modules made for a kernel have the kernel's."""
+    driver = planned.install[-1] if planned.install else ()
+    return (*(name for name in driver if not name.startswith("linux-modules-")), *planned.fabric)
+
+
+def _same_source(origin: str, repository: str) -> bool:
+    if not repository:
+        return packages.REPOSITORIES not in origin
+    address = re.sub(r"^file:/+", "file:/", repository.rstrip("/"))
+    return origin == packages.REPO_ID or f"{origin} ".replace("/ ", " ").startswith(f"{address} ")
 
 
 def _key(system: packages.System, source: str, url: str, wants: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,6 +154,7 @@ def _install(
     driver = named or packages.driver(system, source, branch, flavour, kernels, signed=signed)
     steps = (
         packages.pinning(system, source, branch),
+        packages.epel(system),
         packages.headers(system, kernels, signed=signed),
         driver,
     )

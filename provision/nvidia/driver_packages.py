@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos"
 
-#: Since this branch, Debian-style package names have no branch in them; a branch is kept by pinning alone.
+#: Since this branch, names of the driver's packages for Ubuntu have no branch in them; pinning alone keeps a branch.
 UNSUFFIXED = 590
+#: Since this branch, those of Fabric Manager and of what goes with it have none, for all systems.
+FABRIC_UNSUFFIXED = 580
 #: NVIDIA's repositories have pinning packages from this branch on,
 PINNING = 580
 #: and packages for Debian without X from this one.
@@ -28,6 +30,7 @@ _GLOBS = "*nvidia* cuda-drivers* libcuda1 libnvcuvid1 libnvsdm* libnvoptix1"
 #: Files of ours on a machine; each is written whole.
 LIST, PIN = "/etc/apt/sources.list.d/clusterctl-nvidia.list", "/etc/apt/preferences.d/clusterctl-nvidia"
 UNATTENDED = "/etc/apt/apt.conf.d/52clusterctl-nvidia"
+REPO_ID = "clusterctl-nvidia"
 REPO, RPM_KEY = "/etc/yum.repos.d/clusterctl-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
 APT_KEY = "/usr/share/keyrings/clusterctl-nvidia.asc"
 NOUVEAU = "/etc/modprobe.d/clusterctl-nouveau.conf"
@@ -88,14 +91,17 @@ def pinning(machine: System, source: str, branch: int) -> list[str]:
     return [f"nvidia-driver-pinning-{branch}"] if named else []
 
 
+def epel(machine: System) -> list[str]:
+    """Return the package that brings EPEL, which has dkms: the rebuilds of RHEL carry it, RHEL itself does not."""
+    return ["epel-release"] if machine.id in ("rocky", "almalinux", "centos") else []
+
+
 def headers(machine: System, kernels: Sequence[str], *, signed: bool) -> list[str]:
     """Return the packages that building modules for these kernels takes; modules that are signed are built already."""
     if signed:
         return []
     if machine.family == "RedHat":
-        # dkms is EPEL's; the rebuilds of RHEL carry the package that brings EPEL.
-        epel = ["epel-release"] if machine.id in ("rocky", "almalinux", "centos") else []
-        return [*epel, "dkms", *(f"kernel-devel-{kernel}" for kernel in kernels)]
+        return ["dkms", *(f"kernel-devel-{kernel}" for kernel in kernels)]
     return ["dkms", *(f"linux-headers-{kernel}" for kernel in kernels)]
 
 
@@ -134,12 +140,19 @@ def _debian(source: str, branch: int, is_open: bool) -> list[str]:
 
 
 def fabric_manager(machine: System, source: str, branch: int) -> str:
-    """Return Fabric Manager's package; empty where the source has none. Names in NVIDIA's repositories: unverified."""
-    if machine.family == "RedHat":
-        return "nvidia-fabric-manager" if branch < UNSUFFIXED else "nvidia-fabricmanager"
+    """Return Fabric Manager's package; empty where the source has none."""
     if source == "distribution":
-        return "" if machine.id == "debian" else f"nvidia-fabricmanager-{branch}"
-    return f"nvidia-fabricmanager-{branch}" if branch < UNSUFFIXED else "nvidia-fabricmanager"
+        return f"nvidia-fabricmanager-{branch}" if machine.id == "ubuntu" else ""
+    if branch >= FABRIC_UNSUFFIXED:
+        return "nvidia-fabricmanager"
+    return "nvidia-fabric-manager" if machine.family == "RedHat" else f"nvidia-fabricmanager-{branch}"
+
+
+def fabric(machine: System, source: str, branch: int) -> list[str]:
+    """Return what a machine with NVSwitches has in the driver's own version: Fabric Manager, and what DCGM asks by."""
+    manager = fabric_manager(machine, source, branch)
+    unsuffixed = source != "distribution" and branch >= FABRIC_UNSUFFIXED
+    return [manager, "libnvidia-nscq" if unsuffixed else f"libnvidia-nscq-{branch}"] if manager else []
 
 
 def stream(machine: System, branch: int, flavour: str) -> str:
@@ -190,7 +203,7 @@ def _unattended() -> str:
 def dnf_files(url: str) -> dict[str, str]:
     """Return dnf's repository, by path."""
     return {
-        REPO: f"{_HEADER}[clusterctl-nvidia]\nname=NVIDIA driver\nbaseurl={url}\nenabled=1\ngpgcheck=1\n"
+        REPO: f"{_HEADER}[{REPO_ID}]\nname=NVIDIA driver\nbaseurl={url}\nenabled=1\ngpgcheck=1\n"
         f"gpgkey=file://{RPM_KEY}\n"
     }
 

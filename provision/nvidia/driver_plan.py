@@ -22,8 +22,10 @@ class Plan:
     """What to install, in which order, and what else belongs to it.
 
     ``skip`` is why the machine gets no driver; ``refusals`` are why it cannot get this one. ``install`` is a list of
-    package lists, each to be complete before the next. ``pending`` says in words what differs from the machine; nothing
-    pending is nothing to do, and what is ``disruptive`` must not meet a running job.
+    package lists, each to be complete before the next; ``fabric`` are Fabric Manager and what goes with it, all in the
+    driver's own version. ``repository`` is NVIDIA's or a mirror's address, empty for the distribution's. ``pending``
+    says in words what differs from the machine; nothing pending is nothing to do, and what is ``disruptive`` must not
+    meet a running job.
     """
 
     skip: str = ""
@@ -35,12 +37,14 @@ class Plan:
     flavour: str = ""
     family: str = ""
     kernels: tuple[str, ...] = ()
+    repository: str = ""
     key: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     obsolete: tuple[str, ...] = ()
     stream: str = ""
     install: tuple[tuple[str, ...], ...] = ()
     fabric_manager: str = ""
+    fabric: tuple[str, ...] = ()
     needless: tuple[str, ...] = ()
     hold_kernels: bool = True
     disruptive: bool = False

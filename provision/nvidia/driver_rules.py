@@ -149,7 +149,7 @@ def needless(gpu: Mapping[str, Any], manager: str, wants: Mapping[str, Any]) -> 
     """Return Fabric Manager's packages where there is no NVSwitch: its service fails there, and looks like a fault."""
     if manager or str(wants["fabric_manager"]).lower() != "auto":
         return ()
-    return tuple(sorted(name for name in gpu["packages"] if name.startswith(("nvidia-fabric", "nvidia-fabricm"))))
+    return tuple(sorted(name for name in gpu["packages"] if name.startswith("nvidia-fabric")))
 
 
 def _names(gpus: Any) -> str:

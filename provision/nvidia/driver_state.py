@@ -88,6 +88,9 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         yield f"replace driver {found} by {wanted}"
     if plan.fabric_manager and found and gpu["fabric_manager"]["version"] != found:
         yield f"install {plan.fabric_manager} {found}"
+    lacking_fabric = [name for name in plan.fabric if name != plan.fabric_manager and name not in installed]
+    if lacking_fabric and found:
+        yield f"install {', '.join(lacking_fabric)} {found}"
     if plan.needless:
         yield f"remove {', '.join(plan.needless)}: there is no NVSwitch"
     for path, text in plan.files.items():

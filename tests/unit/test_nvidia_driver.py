@@ -8,6 +8,7 @@ from typing import Any
 
 import driver_machines
 import pytest
+import yaml
 
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
@@ -97,7 +98,7 @@ def test_packages_by_system_source_branch_and_flavour(
     [
         ("debian12", ["dkms", f"linux-headers-{KERNEL}"]),
         ("ubuntu2404", ["dkms", f"linux-headers-{KERNEL}"]),
-        ("rocky9", ["epel-release", "dkms", f"kernel-devel-{KERNEL}"]),
+        ("rocky9", ["dkms", f"kernel-devel-{KERNEL}"]),
         ("rhel9", ["dkms", f"kernel-devel-{KERNEL}"]),
     ],
 )
@@ -329,10 +330,14 @@ def test_a_container_runs_on_the_driver_of_its_computer(bare: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("system", "source", "branch", "package"),
     [
-        ("ubuntu2404", "nvidia", "580", "nvidia-fabricmanager-580"),
+        ("ubuntu2404", "nvidia", "580", "nvidia-fabricmanager"),
         ("ubuntu2404", "nvidia", "595", "nvidia-fabricmanager"),
+        ("ubuntu2204", "nvidia", "570", "nvidia-fabricmanager-570"),
         ("ubuntu2204", "distribution", "580", "nvidia-fabricmanager-580"),
-        ("rocky9", "nvidia", "580", "nvidia-fabric-manager"),
+        ("debian12", "nvidia", "580", "nvidia-fabricmanager"),
+        ("debian13", "nvidia", "580", "nvidia-fabricmanager"),
+        ("rocky9", "nvidia", "580", "nvidia-fabricmanager"),
+        ("rhel9", "nvidia", "570", "nvidia-fabric-manager"),
     ],
 )
 def test_fabric_manager_comes_with_nvswitches(
@@ -350,7 +355,7 @@ def test_nvswitches_behind_bridges_need_more_than_fabric_manager(bare: dict[str,
 
     plan = planned(bare)
 
-    assert plan.fabric_manager == "nvidia-fabricmanager-580"
+    assert plan.fabric_manager == "nvidia-fabricmanager"
     assert "NVLink Subnet Manager" in plan.warnings[0].cause
 
 
@@ -360,22 +365,87 @@ def test_debians_archive_cannot_serve_nvswitches(bare: dict[str, Any]) -> None:
     assert refused(planned(bare, source="distribution", branch="535")) == {"fabric_manager"}
 
 
-MADISON = """\
- nvidia-fabricmanager-580 | 580.95.05-1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
- nvidia-fabricmanager-580 | 580.82.07-1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
-libnvidia-compute-580 | 580.105.08-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
-libnvidia-compute-580 | 580.95.05-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
-libnvidia-compute-580 | 580.82.07-0ubuntu1 | https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404  Packages
-"""  # noqa: E501 - as apt-cache prints it
+NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"
+UBUNTUS = "http://archive.ubuntu.com/ubuntu noble-updates/multiverse amd64 Packages"
+#: In the form that apt-cache prints. Ubuntu's archive offers the old name, NVIDIA's repository the new one.
+MADISON = f"""\
+nvidia-fabricmanager | 580.95.05-1 | {NVIDIA}  Packages
+nvidia-fabricmanager | 580.82.07-1 | {NVIDIA}  Packages
+nvidia-fabricmanager | 580.126.09-0ubuntu0.24.04.1 | {UBUNTUS}
+libnvidia-nscq | 580.105.08-1 | {NVIDIA}  Packages
+libnvidia-nscq | 580.95.05-1 | {NVIDIA}  Packages
+libnvidia-nscq | 580.82.07-1 | {NVIDIA}  Packages
+libnvidia-nscq | 580.126.09-1 | {NVIDIA}  Packages
+"""
+DRIVER = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580", "nvidia-compute-utils-580")
+for _name in DRIVER:
+    for _version in ("580.126.09", "580.105.08", "580.95.05", "580.82.07"):
+        MADISON += f"{_name} | 1:{_version}-0ubuntu1 | {NVIDIA}  Packages\n"
+    MADISON += f"{_name} | 580.126.09-0ubuntu0.24.04.1 | {UBUNTUS}\n"
 
 
-def test_the_driver_waits_for_its_fabric_manager() -> None:
-    find = nvidia_driver.newest_common
+def with_switches(machine: dict[str, Any], **settings: Any) -> Plan:
+    machine["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
+    return planned(on(machine, "ubuntu2404"), **settings)
 
-    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580") == "580.95.05"
-    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580.82.07") == "580.82.07"
-    assert find(MADISON, "libnvidia-compute-580", "nvidia-fabricmanager-580", "580.8") == ""
-    assert find("", "libnvidia-compute-580", "nvidia-fabricmanager-580", "580") == ""
+
+@pytest.mark.parametrize(
+    ("version", "common"), [("", "580.95.05"), ("580.82.07", "580.82.07"), ("580.8", ""), ("580.126.09", "")]
+)
+def test_the_driver_waits_for_its_fabric_manager_of_the_same_repository(
+    bare: dict[str, Any], version: str, common: str
+) -> None:
+    assert nvidia_driver.newest_common(MADISON, with_switches(bare, version=version)) == common
+
+
+def test_nothing_on_offer_is_no_version(bare: dict[str, Any]) -> None:
+    plan = with_switches(bare)
+
+    assert nvidia_driver.newest_common("", plan) == ""
+    assert nvidia_driver.newest_common("| | |\n\x00\n" * 99, plan) == ""
+
+
+def test_a_mirror_in_a_directory_is_known_as_apt_writes_it(bare: dict[str, Any]) -> None:
+    plan = with_switches(bare, repository="file:///srv/packages")
+    names = (*DRIVER, "nvidia-fabricmanager", "libnvidia-nscq")
+    offered = "".join(f"{name} | 580.95.05-1 | file:/srv/packages ./ Packages\n" for name in names)
+
+    assert nvidia_driver.newest_common(offered, plan) == "580.95.05"
+    assert nvidia_driver.newest_common(offered.replace("/srv/packages", "/srv/packages2"), plan) == ""
+
+
+def test_everything_is_asked_for_together_and_what_is_the_drivers_in_its_version(bare: dict[str, Any]) -> None:
+    assert nvidia_driver.exactly(with_switches(bare, version="580.95.05")) == (
+        "nvidia-driver-pinning-580",
+        "dkms",
+        f"linux-headers-{KERNEL}",
+        *(f"{name}=580.95.05*" for name in DRIVER),
+        "nvidia-fabricmanager=580.95.05*",
+        "libnvidia-nscq=580.95.05*",
+    )
+
+
+LISTED = yaml.safe_load((Path(__file__).parent / "fixtures/nvidia_packages.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("source", ["nvidia", "distribution"])
+@pytest.mark.parametrize("branch", ["535", "550", "570", "580", "595"])
+@pytest.mark.parametrize("system", ["debian12", "debian13", "ubuntu2204", "ubuntu2404", "rocky9"])
+def test_every_package_that_is_asked_for_is_in_its_repository(
+    bare: dict[str, Any], system: str, branch: str, source: str
+) -> None:
+    for modules in ("open", "proprietary"):
+        machine = on(bare, system)
+        machine["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
+        plan = planned(machine, source=source, branch=branch, modules=modules)
+        if plan.refusals:
+            continue
+        asked = {*plan.install[-1], *plan.fabric, *(name for name in plan.install[0] if "pinning" in name)}
+        known = {name for part in LISTED[source][system] for name in part["names"]}
+        supposed = set(LISTED["not_listed"].get(source, {}).get(system, ()))
+
+        assert asked - known - supposed == set()
+        assert known & supposed == set()
 
 
 def test_where_fabric_manager_runs_what_is_installed_counts_as_the_version(tmp_path: Path) -> None:

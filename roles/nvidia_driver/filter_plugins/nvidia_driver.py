@@ -6,12 +6,24 @@ from __future__ import annotations
 
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_state as nvidia_driver_state
+from provision.nvidia.driver_plan import Plan
 
 
-def nvidia_driver_common(madison, plan):
+def nvidia_driver_common(offered, plan):
     """Return the newest version that the driver and its Fabric Manager are both offered in."""
-    wanted = str(plan["version"] or plan["branch"])
-    return nvidia_driver.newest_common(str(madison), str(plan["install"][-1][0]), str(plan["fabric_manager"]), wanted)
+    return nvidia_driver.newest_common(str(offered), _plan(plan))
+
+
+def nvidia_driver_exactly(plan):
+    """Return all packages of a plan, as they are asked for together."""
+    return list(nvidia_driver.exactly(_plan(plan)))
+
+
+def _plan(values):
+    """Return what was made plain for Ansible as the plan that it was, in what names packages."""
+    steps = tuple(tuple(str(name) for name in step) for step in values["install"])
+    texts = {key: str(values[key]) for key in ("version", "family", "repository", "fabric_manager")}
+    return Plan(branch=int(values["branch"]), install=steps, fabric=tuple(map(str, values["fabric"])), **texts)
 
 
 def nvidia_driver_unheld(gpu, kernels):
@@ -31,6 +43,7 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "nvidia_driver_common": nvidia_driver_common,
+            "nvidia_driver_exactly": nvidia_driver_exactly,
             "nvidia_driver_unbuilt": nvidia_driver_unbuilt,
             "nvidia_driver_unheld": nvidia_driver_unheld,
         }

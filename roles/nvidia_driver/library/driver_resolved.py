@@ -1,0 +1,172 @@
+#!/usr/bin/python
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a machine's package manager whether a driver could be installed, without changing anything there. Python 3.8."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: driver_resolved
+short_description: Ask whether packages could be installed, in directories of the question's own
+description:
+  - The machine's own sources, preferences and package lists are copied to a directory, the new files are put beside
+    them there, and apt or dnf is asked with that directory in place of its own. Neither C(/etc) nor the machine's
+    package lists are touched; what is installed is read.
+options:
+  directory: {type: path, required: true, description: A directory of the question's own. Who made it removes it.}
+  family: {type: str, required: true, description: C(Debian) or C(RedHat).}
+  files: {type: dict, default: {}, description: 'Path on the machine: text of the file that will be there.'}
+  absent: {type: list, elements: str, default: [], description: Paths of files that will be gone.}
+  key: {type: str, default: "", description: 'The path that files name as the key, which is key.asc in the directory.'}
+  offered: {type: list, elements: str, default: [], description: Packages of which all versions on offer are listed.}
+  install: {type: list, elements: str, default: [], description: 'Names, or name=version.'}
+"""
+
+RETURN = """
+offered: {type: str, returned: always, description: 'Lines "name | version | origin".'}
+problem: {type: str, returned: always, description: 'The words of a refusal, or nothing.'}
+"""
+
+#: Seconds for fetching package lists, and for each question after it.
+FETCH, ASK = 420, 180
+
+_APT = """\
+Dir::State::Lists "{0}/lists";
+Dir::Cache "{0}/cache";
+Dir::Etc::SourceList "{0}/sources.list";
+Dir::Etc::SourceParts "{0}/sources.list.d";
+Dir::Etc::PreferencesParts "{0}/preferences.d";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+"""
+
+
+def run(command, seconds, environment=None):
+    """Return exit code and output of a command; a code of None where it cannot be run or does not end."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **(environment or {})},
+            timeout=seconds,
+            check=False,
+        )
+    except OSError as problem:
+        return None, str(problem)
+    except subprocess.TimeoutExpired:
+        return None, command[0] + " did not end in " + str(seconds) + " s"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def laid_out(directory, places, files, absent, key):
+    """Copy the machine's files of each place (path on the machine -> name below ``directory``), ours in their stead."""
+    for place, name in places.items():
+        target = Path(directory, name)
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(Path(place).glob("*")):
+            if path.is_file() and str(path) not in files and str(path) not in absent:
+                shutil.copyfile(str(path), str(target / path.name))
+        for path, text in files.items():
+            if os.path.dirname(path) == place:  # noqa: PTH120 - Python 3.8, and a name as it is written
+                text = text.replace(key, directory + "/key.asc") if key else text
+                (target / os.path.basename(path)).write_text(text, encoding="utf-8")  # noqa: PTH119
+
+
+def with_apt(given):
+    """Return what is on offer, and why apt would not install the packages."""
+    directory = given["directory"]
+    environment = {"APT_CONFIG": directory + "/apt.conf"}
+    if not Path(directory, "apt.conf").exists():
+        places = {"/etc/apt/" + name: name for name in ("apt.conf.d", "preferences.d", "sources.list.d")}
+        laid_out(directory, places, given["files"], given["absent"], given["key"])
+        lists = Path("/var/lib/apt/lists")
+        # What the machine knows already need not be fetched again.
+        Path(directory, "lists", "partial").mkdir(parents=True)
+        Path(directory, "cache", "archives", "partial").mkdir(parents=True)
+        for path in lists.glob("*"):
+            if path.is_file() and path.name != "lock":
+                shutil.copyfile(str(path), str(Path(directory, "lists", path.name)))
+        source = Path("/etc/apt/sources.list")
+        Path(directory, "sources.list").write_bytes(source.read_bytes() if source.is_file() else b"")
+        Path(directory, "apt.conf.d", "zz-clusterctl").write_text(_APT.format(directory), encoding="utf-8")
+        Path(directory, "apt.conf").write_text(f'Dir::Etc::Parts "{directory}/apt.conf.d";\n', encoding="utf-8")
+        code, fetched = run(["apt-get", "--quiet=2", "update"], FETCH, environment)
+        if code != 0:
+            return "", complaint(fetched) or "apt-get update did not work"
+    offered = problem = ""
+    if given["offered"]:
+        offered = run(["apt-cache", "madison", *given["offered"]], ASK, environment)[1]
+    if given["install"]:
+        words = ["--simulate", "--quiet", "--yes", "--no-install-recommends", "--allow-downgrades"]
+        command = ["apt-get", *words, "--allow-change-held-packages", "install", *given["install"]]
+        code, text = run(command, ASK, environment)
+        problem = "" if code == 0 else complaint(text)
+    return offered, problem
+
+
+def complaint(text):
+    """Return the lines in which apt or dnf says what it cannot do."""
+    wanted = re.compile(r"^(E:|W:|Error|No match|Problem| - | *Depends:| *[\w.+-]+ : )|but it is not|virtual package")
+    lines = [" ".join(line.split()) for line in text.splitlines() if wanted.search(line)]
+    return "; ".join(lines or [" ".join(text.split())[-500:]])[:2000] if text.strip() else ""
+
+
+def with_dnf(given):
+    """Return what is on offer, and why dnf would not install the packages."""
+    directory = given["directory"]
+    if not Path(directory, "repos").exists():
+        laid_out(directory, {"/etc/yum.repos.d": "repos"}, given["files"], given["absent"], given["key"])
+        for path in Path(directory, "repos").glob("clusterctl-*.repo"):
+            # A stream is enabled only when the driver is installed; until then its packages would be hidden.
+            path.write_text(path.read_text(encoding="utf-8") + "module_hotfixes=1\n", encoding="utf-8")
+    dnf = ["dnf", "--setopt=reposdir=" + directory + "/repos", "--setopt=cachedir=" + directory + "/cache"]
+    dnf += ["--setopt=logdir=" + directory]
+    offered = problem = ""
+    if given["offered"]:
+        shown = "%{name} | %{version}-%{release} | %{repoid}"
+        offered = run([*dnf, "--quiet", "repoquery", "--qf", shown + "\n", *given["offered"]], FETCH)[1]
+    if given["install"]:
+        names = [name.replace("=", "-") for name in given["install"]]
+        if "epel-release" in names and run(["rpm", "--query", "--quiet", "epel-release"], ASK)[0] != 0:
+            # It brings the repository that has dkms, and with it all that is built.
+            names = [name for name in names if "dkms" not in name]
+        code, text = run([*dnf, "--assumeno", "install", *names], FETCH)
+        # Nobody says yes, which dnf calls an error.
+        problem = "" if code == 0 or "Operation aborted" in text else complaint(text) or "dnf ended with " + str(code)
+    return offered, problem
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "family": {"type": "str", "required": True, "choices": ["Debian", "RedHat"]},
+            "files": {"type": "dict", "default": {}},
+            "absent": {"type": "list", "elements": "str", "default": []},
+            "key": {"type": "str", "default": "", "no_log": False},
+            "offered": {"type": "list", "elements": "str", "default": []},
+            "install": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    # apt reads lists and keys as a user of its own.
+    Path(given["directory"]).chmod(0o755)
+    offered, problem = (with_apt if given["family"] == "Debian" else with_dnf)(given)
+    module.exit_json(changed=False, offered=offered, problem=problem)
+
+
+if __name__ == "__main__":
+    main()
