@@ -1,27 +1,45 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""What PCI ids say about NVIDIA's data-centre GPUs before any driver runs, and about Mellanox's adapters. Data only.
+"""What PCI ids say about NVIDIA's data-centre GPUs before any driver runs, and about Mellanox's adapters.
 
 Products are spelled as nvidia-smi spells them, so that a type recorded from the bus is the type that the driver will
 report. Ids and names: the README of NVIDIA's open kernel modules; for GPUs that these modules do not support (Volta and
-older) and for L4, A30, A40, A10G, RTX 3090 and 4090 the public pci.ids; for Blackwell's names reports of nvidia-smi.
+older) and for L4, A30, A40, A10G and GeForce the public pci.ids; for Blackwell's names reports of nvidia-smi.
 """
 
 from __future__ import annotations
 
+import re
+
 #: Device id of vendor 10de -> product and architecture.
 GPUS = {
+    "13c2": ("NVIDIA GeForce GTX 970", "maxwell"),
+    "17c2": ("NVIDIA GeForce GTX TITAN X", "maxwell"),
+    "17c8": ("NVIDIA GeForce GTX 980 Ti", "maxwell"),
     "15f7": ("Tesla P100-PCIE-12GB", "pascal"),
     "15f8": ("Tesla P100-PCIE-16GB", "pascal"),
     "15f9": ("Tesla P100-SXM2-16GB", "pascal"),
+    "1b00": ("NVIDIA TITAN X (Pascal)", "pascal"),
+    "1b02": ("NVIDIA TITAN Xp", "pascal"),
+    "1b06": ("NVIDIA GeForce GTX 1080 Ti", "pascal"),
+    "1b30": ("Quadro P6000", "pascal"),
     "1b38": ("Tesla P40", "pascal"),
+    "1b80": ("NVIDIA GeForce GTX 1080", "pascal"),
+    "1b81": ("NVIDIA GeForce GTX 1070", "pascal"),
     "1bb3": ("Tesla P4", "pascal"),
+    "1d81": ("NVIDIA TITAN V", "volta"),
     "1db1": ("Tesla V100-SXM2-16GB", "volta"),
+    "1db3": ("Tesla V100-SXM2-16GB-LS", "volta"),
     "1db4": ("Tesla V100-PCIE-16GB", "volta"),
     "1db5": ("Tesla V100-SXM2-32GB", "volta"),
     "1db6": ("Tesla V100-PCIE-32GB", "volta"),
+    "1db7": ("Tesla V100-DGXS-32GB", "volta"),
     "1db8": ("Tesla V100-SXM3-32GB", "volta"),
+    "1dba": ("Quadro GV100", "volta"),
     "1df6": ("Tesla V100S-PCIE-32GB", "volta"),
+    "1e02": ("NVIDIA TITAN RTX", "turing"),
+    "1e04": ("NVIDIA GeForce RTX 2080 Ti", "turing"),
+    "1e07": ("NVIDIA GeForce RTX 2080 Ti", "turing"),
     "1eb8": ("Tesla T4", "turing"),
     "20b0": ("NVIDIA A100-SXM4-40GB", "ampere"),
     "20b2": ("NVIDIA A100-SXM4-80GB", "ampere"),
@@ -32,7 +50,9 @@ GPUS = {
     "20f1": ("NVIDIA A100-PCIE-40GB", "ampere"),
     "20f3": ("NVIDIA A800-SXM4-80GB", "ampere"),
     "20f5": ("NVIDIA A800 80GB PCIe", "ampere"),
+    "2203": ("NVIDIA GeForce RTX 3090 Ti", "ampere"),
     "2204": ("NVIDIA GeForce RTX 3090", "ampere"),
+    "2206": ("NVIDIA GeForce RTX 3080", "ampere"),
     "2230": ("NVIDIA RTX A6000", "ampere"),
     "2231": ("NVIDIA RTX A5000", "ampere"),
     "2235": ("NVIDIA A40", "ampere"),
@@ -52,6 +72,7 @@ GPUS = {
     "233b": ("NVIDIA H200 NVL", "hopper"),
     "2342": ("NVIDIA GH200 480GB", "hopper"),
     "2684": ("NVIDIA GeForce RTX 4090", "ada"),
+    "2704": ("NVIDIA GeForce RTX 4080", "ada"),
     "26b1": ("NVIDIA RTX 6000 Ada Generation", "ada"),
     "26b5": ("NVIDIA L40", "ada"),
     "26b9": ("NVIDIA L40S", "ada"),
@@ -60,10 +81,32 @@ GPUS = {
     "27b8": ("NVIDIA L4", "ada"),
     "2901": ("NVIDIA B200", "blackwell"),
     "2941": ("NVIDIA GB200", "blackwell"),
+    "2b85": ("NVIDIA GeForce RTX 5090", "blackwell"),
     "2bb5": ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "blackwell"),
     "3182": ("NVIDIA B300 SXM6 AC", "blackwell"),
     "31c2": ("NVIDIA GB300", "blackwell"),
 }
+
+#: Words in the names of products that are made for desktops: NVIDIA gives them no GPUDirect RDMA.
+CONSUMER = ("GeForce", "TITAN", "Titan")
+
+#: First ids of generations. The lowest that the open modules drive is 1e02; every one below it is older than Turing,
+#: and that is what counts of an id that the table does not name.
+OLDER = (
+    (0x1E00, ""),
+    (0x1D80, "volta"),
+    (0x1B00, "pascal"),
+    (0x1600, "maxwell"),
+    (0x15F0, "pascal"),
+    (0x1340, "maxwell"),
+)
+
+
+def older(device):
+    """Return the architecture of a device id that is not in the table, empty unless it is older than Turing."""
+    number = int(device, 16) if re.match(r"[0-9a-f]{4}$", device) else 0xFFFF
+    return next((architecture for first, architecture in OLDER if number >= first), "kepler")
+
 
 #: The same device id on another board: (device, subsystem device) -> product.
 BOARDS = {

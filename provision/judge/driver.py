@@ -16,6 +16,10 @@ from provision.nvidia.driver_state import Activation, activation, installed_vers
 _ASKED = ("settings", "system", "branch", "version", "source", "cuda", "branches", "runfile", "flavour", "secure_boot")
 _THERE = ("loaded", "module", "packages", "hold", "files", "lock", "fabric_manager", "nouveau", "gpus")
 SUBJECT = Subject("nvidia_driver", names=(*_ASKED, *_THERE), fix="clusterctl provision gpu")
+#: What is judged before a driver is changed, and only then.
+BEFORE = Subject("nvidia_driver", names=("processes",))
+#: Processes that are shown.
+_SHOWN = 10
 
 
 def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
@@ -46,6 +50,41 @@ def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
         *_packages(told, planned),
         _fabric_manager(gpu, planned),
         *_machine(gpu),
+    ]
+
+
+def preflight(machine: Mapping[str, Any], planned: Plan, wants: Mapping[str, Any]) -> list[Check]:
+    """Return what would keep a machine's driver from being changed, before anything is."""
+    refusals = [check for check in refused(planned) if check.verdict is Verdict.FAIL]
+    return [*refusals, *in_the_way(machine["gpu"], planned, wants)]
+
+
+def in_the_way(gpu: Mapping[str, Any], planned: Plan, wants: Mapping[str, Any]) -> list[Check]:
+    """Return what is judged before a driver is changed: whether processes that Slurm does not know hold GPUs.
+
+    They would lose their libraries, and then the machine: a drain waits for Slurm's jobs alone.
+    """
+    if planned.refusals or not planned.disruptive:
+        return [BEFORE.skip("processes", planned.skip or "the driver is not changed")]
+    there = [one for one in gpu["holders"] if not one["slurm"]]
+    told = [
+        f"pid {one['pid']} of {one['user'][:40]}{' in container ' + one['container'] if one['container'] else ''}: "
+        f"{one['command'][:120]}"
+        for one in there[:_SHOWN]
+    ]
+    more = [f"and {len(there) - _SHOWN} more"] if len(there) > _SHOWN else []
+    allowed = str(wants["processes_allowed"]).lower() in ("true", "yes", "1")
+    return [
+        BEFORE.check(
+            "processes",
+            Verdict.PASS if not there else Verdict.WARN if allowed else Verdict.FAIL,
+            "; ".join([*told, *more]) or "none",
+            "no process on a GPU that Slurm does not know",
+            source="/proc/*/fd",
+            cause="they would lose their GPUs when the driver is changed, and the machine may be rebooted. "
+            "Nothing was changed",
+            fix="end them, or let them end; or, to change the driver under them, nvidia_driver_processes_allowed: true",
+        )
     ]
 
 
@@ -209,28 +248,37 @@ def _machine(gpu: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _gpus(gpu: Mapping[str, Any]) -> Check:
-    name, smi = "gpus", gpu["smi"]
-    here = [item["address"] for item in gpu["gpus"] if item["driver"] != "vfio-pci"]
+    name, smi, source = "gpus", gpu["smi"], "the PCI bus"
+    here = [item["address"] for item in gpu["gpus"]]
+    if smi["silent"]:
+        fix = "on the machine: dmesg | grep -i -e nvrm -e xid; a reboot if it stays so"
+        return SUBJECT.unknown(name, smi["error"], cause="the driver waits for a GPU, or the program is none", fix=fix)
     listed = {item["address"] for item in smi["gpus"]}
     missing = [address for address in here if address not in listed]
-    if smi["error"] and not listed:
+    strange = sorted(listed - {*here, *gpu["passed_through"]})
+    if smi["error"] and not (listed and missing):
         mismatch = "mismatch" in smi["error"]
         return SUBJECT.check(
             name,
             False,
             f"nvidia-smi: {smi['error']}",
             f"{len(here)} GPUs",
-            source="the PCI bus",
+            source=source,
             cause="the libraries do not fit the loaded module" if mismatch else "the driver does not answer",
             fix=AGAIN if mismatch else "on the machine: dmesg | grep -i -e nvrm -e xid",
         )
+    seen = f"lspci sees {len(here)}, nvidia-smi {len(listed)}"
+    if strange and not missing:
+        cause, fix = "what answers as nvidia-smi is not NVIDIA's", "on the machine: command -v nvidia-smi"
+        seen += f": {', '.join(strange[:8])} are not on the bus"
+        return SUBJECT.check(name, False, seen, f"{len(here)} GPUs", source=source, cause=cause, fix=fix)
+    guests = f"; {', '.join(gpu['passed_through'])} given to virtual machines" if gpu["passed_through"] else ""
     return SUBJECT.check(
         name,
         not missing,
-        f"lspci sees {len(here)}, nvidia-smi {len(listed)}"
-        + (f": {', '.join(missing)} fell off the bus" if missing else ""),
+        seen + (f": {', '.join(missing)} fell off the bus" if missing else guests),
         f"{len(here)} GPUs",
-        source="the PCI bus",
+        source=source,
         cause="hardware, not configuration (Xid 79)",
         fix="on the machine: dmesg | grep -i xid; power it off and on, reseat or replace the GPU",
     )

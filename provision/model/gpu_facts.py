@@ -32,11 +32,12 @@ class Device(_Answer):
 
 
 class Gpu(Device):
-    """A GPU on the bus. ``product`` and ``architecture`` are empty where the id is not known."""
+    """A GPU on the bus. ``product`` and ``architecture`` are empty, ``consumer`` is None, where the id is not known."""
 
     product: Text
     architecture: Word
     grace: bool = False
+    consumer: bool | None = None
 
 
 class Package(_Answer):
@@ -101,6 +102,18 @@ class Smi(_Answer):
     gpus: Annotated[list[Listed], Some]
     driver: Text
     error: Text
+    silent: bool
+
+
+class User(_Answer):
+    """A process that holds a GPU open; ``slurm`` tells whether it is Slurm's."""
+
+    pid: Annotated[int, Field(ge=1, le=2**32)]
+    name: Text
+    user: Text
+    command: Text
+    container: Word
+    slurm: bool
 
 
 class Archive(_Answer):
@@ -128,6 +141,8 @@ class Facts(_Answer):
     services: Annotated[dict[Word, Service], Some]
     smi: Smi
     users: Annotated[list[Text], Some]
+    holders: Annotated[list[User], Some]
+    passed_through: Annotated[list[Word], Some]
     kernel_packages: Annotated[dict[Word, bool], Some]
     apt: Annotated[list[Archive], Some]
     files: Annotated[dict[Text, Raw | None], Some]

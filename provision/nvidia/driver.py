@@ -34,7 +34,11 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     if install == "auto" and machine["container"]:
         return Plan(skip=f"a container ({machine['container']}) runs on the driver of its computer")
     if install == "auto" and not gpu["gpus"]:
-        return Plan(skip="there is no NVIDIA GPU on the bus")
+        guests = gpu.get("passed_through")
+        given = (
+            f"its GPUs are given to virtual machines ({', '.join(guests)}); none is this machine's" if guests else ""
+        )
+        return Plan(skip=given or "there is no NVIDIA GPU on the bus")
     branch, version = int(wants["branch"]), str(wants["version"])
     system = packages.system(str(machine["os"]["id"]), str(machine["os"]["version"]))
     if system is None:

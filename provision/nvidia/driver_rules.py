@@ -153,4 +153,4 @@ def needless(gpu: Mapping[str, Any], manager: str, wants: Mapping[str, Any]) -> 
 
 
 def _names(gpus: Any) -> str:
-    return ", ".join(dict.fromkeys(str(gpu["product"]) for gpu in gpus))
+    return ", ".join(dict.fromkeys(str(gpu["product"] or gpu["id"]) for gpu in gpus))

@@ -39,15 +39,16 @@ class Mechanism(StrEnum):
 class Machine:
     """What decides. Empty texts and None mean: not known.
 
-    ``kernel`` is ``uname -r``; ``peer_memory`` whether the kernel or its OFED exports ib_register_peer_memory_client;
-    ``ofed`` is ``MLNX_OFED`` or ``DOCA-OFED``, empty for the distribution's own drivers; ``nccl`` is the version that
-    jobs bring; ``release`` is Ubuntu's, empty for other systems.
+    ``consumer`` are GPUs made for desktops; ``kernel`` is ``uname -r``; ``peer_memory`` whether the kernel or its OFED
+    exports ib_register_peer_memory_client; ``ofed`` is ``MLNX_OFED`` or ``DOCA-OFED``, empty for the distribution's own
+    drivers; ``nccl`` is the version that jobs bring; ``release`` is Ubuntu's, empty for other systems.
     """
 
     adapters: int
     driver: str = ""
     open_modules: bool | None = None
     architectures: tuple[str, ...] = ()
+    consumer: tuple[str, ...] = ()
     kernel: str = ""
     peer_memory: bool | None = None
     ofed: str = ""
@@ -86,6 +87,15 @@ def decide(machine: Machine, *, allow_legacy: bool = False) -> Decision:
     """
     if machine.adapters == 0:
         return Decision(Mechanism.NONE, "there is no RDMA adapter")
+    if machine.consumer:
+        return Decision(
+            Mechanism.IMPOSSIBLE,
+            f"NVIDIA gives GeForce and Titan no GPUDirect RDMA, whatever the modules ({', '.join(machine.consumer)})",
+            remedies=(
+                "use data-centre or professional GPUs",
+                "gpudirect_rdma_required: false; jobs work, through memory",
+            ),
+        )
     missing = _missing(machine)
     if missing:
         return Decision(Mechanism.UNKNOWN, f"not known: {', '.join(missing)}")

@@ -25,6 +25,7 @@ class _Gpu(_Answer):
     architecture: Word
     product: Text = ""
     driver: Word = ""
+    consumer: bool | None = None
 
 
 class _Running(_Answer):

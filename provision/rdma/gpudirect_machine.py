@@ -37,6 +37,7 @@ def decision(found: Mapping[str, Any], settings: Mapping[str, Any]) -> Decision:
         driver=str(module["loaded"] or on_disk.get("version", "")),
         open_modules=_is_open(module["open"], str(on_disk.get("license", ""))),
         architectures=tuple(sorted({str(one["architecture"]) for one in gpu["gpus"]})),
+        consumer=tuple(sorted({str(one.get("product")) for one in gpu["gpus"] if one.get("consumer")})),
         kernel=kernel,
         peer_memory=_peer_memory(rdma),
         ofed=str((rdma.get("ofed") or {}).get("kind", "")),

@@ -38,7 +38,9 @@ STUB = {
 }
 
 
-def stage(directory: Path, hosts: dict[str, str], *words: str, stub: bool = False) -> subprocess.CompletedProcess[str]:
+def stage(
+    directory: Path, hosts: dict[str, str], *words: str, stub: bool = False, playbook: str = "gpu"
+) -> subprocess.CompletedProcess[str]:
     inventory = directory / "inventory.ini"
     lines = [f"{name} {HOST.format(python=sys.executable)} {extra}" for name, extra in hosts.items()]
     inventory.write_text("[slurm_compute]\n" + "\n".join(lines) + "\n")
@@ -51,11 +53,11 @@ def stage(directory: Path, hosts: dict[str, str], *words: str, stub: bool = Fals
         # The plays that are about the driver; those after them are other roles' business.
         plays = yaml.safe_load(content.playbook("gpu").read_text())
         last = next(number for number, play in enumerate(plays) if play["name"].startswith("Change the driver"))
-        playbook = directory / "gpu.yml"
-        playbook.write_text(yaml.safe_dump(plays[: last + 1]))
+        path = directory / "gpu.yml"
+        path.write_text(yaml.safe_dump(plays[: last + 1]))
     else:
-        playbook = content.playbook("gpu")
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook), *words]
+        path = content.playbook(playbook)
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(path), *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
@@ -132,6 +134,16 @@ def test_a_refusal_says_what_to_do_and_touches_nothing(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "nvidia_driver.cuda: fail: observed CUDA 14.0 with branch 580" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+    assert recap(done)["node1"]["changed"] == 0
+
+
+def test_preflight_refuses_what_the_stage_would_refuse_before_anything_is_changed_anywhere(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"nvidia_driver_install": "true", "nvidia_driver_cuda": ["14.0"]}
+
+    done = stage(tmp_path, {"node1": ""}, "-e", json.dumps(settings), playbook="preflight")
+
+    assert done.returncode != 0
+    assert "nvidia_driver.cuda: fail: observed CUDA 14.0 with branch 580" in done.stdout
     assert recap(done)["node1"]["changed"] == 0
 
 

@@ -184,3 +184,11 @@ def test_every_machine_gets_a_decision_with_a_reason_and_failures_name_remedies(
 def test_versions_are_compared_as_numbers() -> None:
     assert version("5.4.0-216-generic") < version("5.12") < version("6.8.0-31-generic")
     assert version("none") == ()
+
+
+def test_geforce_and_titan_have_no_gpudirect_whatever_the_modules() -> None:
+    decision = of(architectures=("ada",), consumer=("NVIDIA GeForce RTX 4090",))
+
+    assert decision.mechanism == Mechanism.IMPOSSIBLE
+    assert "NVIDIA GeForce RTX 4090" in decision.reason
+    assert decision.remedies

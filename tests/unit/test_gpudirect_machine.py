@@ -165,3 +165,12 @@ def test_a_machine_that_answers_anything_is_judged_by_every_name(other: Any) -> 
 
         assert {check.id for check in checks} == set(judge.SUBJECT.ids), (part, key)
     assert {check.verdict for check in judge.checks(other, SETTINGS)} == {"unknown"}
+
+
+def test_a_geforce_on_the_bus_fails_or_warns_and_nothing_is_done_for_it() -> None:
+    there = machine()
+    there["gpu"]["gpus"] = [{"architecture": "ada", "product": "NVIDIA GeForce RTX 4090", "consumer": True}]
+
+    assert plan(there, SETTINGS)["apply"] is False
+    assert judge.checks(there, SETTINGS)[0].verdict == "fail"
+    assert judge.checks(there, {**SETTINGS, "required": False})[0].verdict == "warn"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import stat
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from machines import gpu, hardware, plugin, tree
 
 ids = plugin("plugins/module_utils/machine_gpu_ids.py")
+kernel = sys.modules["ansible.module_utils.machine_gpu_kernel"]
+packages = sys.modules["ansible.module_utils.machine_gpu_packages"]
+users = sys.modules["ansible.module_utils.machine_gpu_users"]
 
 PCI = "sys/bus/pci/devices"
 
@@ -74,6 +81,7 @@ def test_gpus_switches_and_adapters_are_found_without_any_driver(tmp_path: Path)
             "product": "NVIDIA A100-SXM4-40GB",
             "architecture": "ampere",
             "grace": False,
+            "consumer": False,
         }
     ]
     assert [switch["id"] for switch in found["nvswitches"]] == ["10de:1af1"]
@@ -110,6 +118,9 @@ def test_a_gpu_that_was_given_to_a_virtual_machine_is_not_this_machines(tmp_path
     (tmp_path / PCI / "0000:02:00.0/driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")
 
     assert gpu.bus(tmp_path)["bus_gres"] == "gpu:a40:1"
+    found = gpu.collect(tmp_path, quiet)
+    assert [one["address"] for one in found["gpus"]] == ["0000:01:00.0"]
+    assert found["passed_through"] == ["0000:02:00.0"]
 
 
 def test_a_container_does_not_own_the_bus_that_it_sees(tmp_path: Path) -> None:
@@ -142,14 +153,14 @@ def test_the_hidden_nvswitches_of_blackwell_boards_are_found_by_their_bridges(
     [
         ({}, False),
         ({"sys/firmware/efi/fw_platform_size": "64"}, None),
-        ({gpu._SECURE_BOOT: "\x06\x00\x00\x00\x01"}, True),
-        ({gpu._SECURE_BOOT: "\x06\x00\x00\x00\x00"}, False),
+        ({kernel._SECURE_BOOT: "\x06\x00\x00\x00\x01"}, True),
+        ({kernel._SECURE_BOOT: "\x06\x00\x00\x00\x00"}, False),
     ],
 )
 def test_secure_boot_is_read_from_the_firmware_or_not_known(
     tmp_path: Path, files: dict[str, str], answer: bool | None
 ) -> None:
-    assert gpu.secure_boot(tree(tmp_path, files)) is answer
+    assert kernel.secure_boot(tree(tmp_path, files)) is answer
 
 
 def test_kernels_are_ordered_by_number_and_know_their_headers(tmp_path: Path) -> None:
@@ -167,7 +178,7 @@ def test_kernels_are_ordered_by_number_and_know_their_headers(tmp_path: Path) ->
     )
     (tmp_path / "lib/modules/6.5.0-1-generic/build").symlink_to("/usr/src/linux-headers-6.5.0-1-generic")
 
-    found = gpu.kernels(tmp_path)
+    found = kernel.kernels(tmp_path)
 
     assert found["installed"] == ["6.8.0-64-generic", "6.8.0-101-generic"]
     assert found["newest"] == "6.8.0-101-generic"
@@ -178,15 +189,15 @@ DPKG = """\
 nvidia-driver-cuda\t580.95.05-1\thold\tinstalled\tcudatools <cudatools@nvidia.com>
 nvidia-kernel-dkms\t535.247.01-1~deb12u1\tinstall\thalf-configured\tDebian NVIDIA Maintainers <nvidia@debian.org>
 nvidia-container-toolkit\t1.17.8-1\thold\tinstalled\tNVIDIA CORPORATION <cudatools@nvidia.com>
-nvidia-fabricmanager-580\t580.95.05-1\thold\tinstalled\tcudatools <cudatools@nvidia.com>
+nvidia-fabricmanager\t580.95.05-1\thold\tinstalled\tcudatools <cudatools@nvidia.com>
 nvidia-smi\t535.1-1\tdeinstall\tconfig-files\tDebian NVIDIA Maintainers <nvidia@debian.org>
 """
 
 
 def test_packages_say_version_hold_maker_and_whether_they_are_complete(tmp_path: Path) -> None:
-    found = gpu.packages(tmp_path, lambda command: (1, DPKG) if command[0] == "dpkg-query" else (None, ""))
+    found = packages.packages(tmp_path, lambda command: (1, DPKG) if command[0] == "dpkg-query" else (None, ""))
 
-    assert set(found) == {"nvidia-driver-cuda", "nvidia-kernel-dkms", "nvidia-fabricmanager-580"}
+    assert set(found) == {"nvidia-driver-cuda", "nvidia-kernel-dkms", "nvidia-fabricmanager"}
     assert found["nvidia-driver-cuda"] == {"version": "580.95.05-1", "held": True, "complete": True, "origin": "nvidia"}
     assert found["nvidia-kernel-dkms"]["origin"] == "distribution"
     assert not found["nvidia-kernel-dkms"]["complete"]
@@ -197,7 +208,7 @@ def test_a_version_lock_is_what_holds_an_rpm(tmp_path: Path) -> None:
     rpm = f"nvidia-driver-cuda\t580.95.05-1.el9{made}kmod-nvidia-open-dkms\t580.95.05-1.el9{made}"
     tree(tmp_path, {"etc/dnf/plugins/versionlock.list": "nvidia-driver-cuda-3:580.95.05-1.el9.*\n"})
 
-    found = gpu.packages(tmp_path, lambda command: (0, rpm) if command[0] == "rpm" else (None, ""))
+    found = packages.packages(tmp_path, lambda command: (0, rpm) if command[0] == "rpm" else (None, ""))
 
     assert {name: info["held"] for name, info in found.items()} == {
         "nvidia-driver-cuda": True,
@@ -221,7 +232,7 @@ def test_the_module_of_each_kernel_is_described_or_said_to_be_absent_or_unclear(
         )
     }
 
-    found = gpu.modules(
+    found = kernel.modules(
         tmp_path, ["6.1.0-1", "6.1.0-2", "6.1.0-3"], lambda command: answers.get(command[2], (1, "modinfo: ERROR"))
     )
 
@@ -232,13 +243,143 @@ def test_the_module_of_each_kernel_is_described_or_said_to_be_absent_or_unclear(
     }
 
 
-def test_whoever_holds_a_gpu_open_is_named_but_for_the_drivers_own_services(tmp_path: Path) -> None:
-    tree(tmp_path, {"proc/7/comm": "python3\n", "proc/8/comm": "nvidia-persiste\n", "proc/9/comm": "bash\n"})
-    for pid, target in (("7", "/dev/nvidia0"), ("8", "/dev/nvidiactl"), ("9", "/dev/null")):
-        (tmp_path / f"proc/{pid}/fd").mkdir()
-        (tmp_path / f"proc/{pid}/fd/3").symlink_to(target)
+JOB = "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
+CONTAINER = "ab" * 32
 
-    assert gpu.users(tmp_path) == ["python3 (pid 7)"]
+
+def process(
+    pid: int, name: str, *, parent: int = 1, uid: int = 1000, cgroup: str = "0::/user.slice", **more: str
+) -> dict[str, str]:
+    status = f"Name:\t{name}\nPPid:\t{parent}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+    files = {"comm": f"{name}\n", "status": status, "cgroup": f"{cgroup}\n", "cmdline": f"{name}\0--x", **more}
+    return {f"proc/{pid}/{file}": text for file, text in files.items()}
+
+
+def held(root: Path, *pids: int) -> list[dict[str, Any]]:
+    """Return who holds a GPU, where these processes do."""
+    for pid in pids:
+        (root / f"proc/{pid}/fd").mkdir()
+        (root / f"proc/{pid}/fd/3").symlink_to("/dev/nvidia0")
+    found: list[dict[str, Any]] = users.holders(root)
+    return found
+
+
+def test_whoever_holds_a_gpu_open_is_named_but_for_the_drivers_own_services(tmp_path: Path) -> None:
+    service = "0::/system.slice/nvidia-persistenced.service"
+    tree(tmp_path, {**process(7, "python3"), **process(8, "nvidia-persiste", uid=120, cgroup=service)})
+    tree(tmp_path, {**process(9, "bash"), **process(10, "nv-hostengine", uid=0)})
+
+    assert [(one["pid"], one["name"]) for one in held(tmp_path, 7, 8, 10)] == [(7, "python3")]
+
+
+@pytest.mark.parametrize(
+    ("files", "slurm"),
+    [
+        (process(7, "python3", cgroup=JOB), True),
+        (process(7, "python3", cgroup=JOB.replace("slurmstepd", "node1_slurmstepd")), True),
+        (process(7, "python3", cgroup="4:devices:/slurm/uid_1000/job_7/step_0"), True),
+        ({**process(7, "python3", parent=6), **process(6, "slurmstepd", uid=0)}, True),
+        (process(7, "slurmd", uid=0), True),
+        (process(7, "python3"), False),
+        # What a process says of itself does not make it Slurm's.
+        (process(7, "slurmd"), False),
+        (process(7, "slurmstepd", environ="SLURM_JOB_ID=7\0"), False),
+        ({**process(7, "python3", parent=6), **process(6, "slurmstepd", uid=1000)}, False),
+        (process(7, "nv-hostengine", cgroup="0::/user.slice/nvidia-persistenced.service"), False),
+        (process(7, "python3", cgroup="0::/user.slice/job_7"), False),
+        (process(7, "python3", parent=7), False),
+    ],
+)
+def test_slurm_knows_a_process_by_its_control_group_or_its_ancestors(
+    tmp_path: Path, files: dict[str, str], slurm: bool
+) -> None:
+    (one,) = held(tree(tmp_path, files), 7)
+
+    assert one["slurm"] is slurm
+
+
+def test_a_process_in_a_container_is_named_with_it(tmp_path: Path) -> None:
+    (one,) = held(tree(tmp_path, process(7, "python3", cgroup=f"0::/system.slice/docker-{CONTAINER}.scope")), 7)
+
+    assert one["container"] == CONTAINER[:12]
+
+
+def test_a_command_is_untrusted_text(tmp_path: Path) -> None:
+    (one,) = held(tree(tmp_path, process(7, "a\x1b[2J", cmdline="x\x1b]0;owned\x07\0{{ 7 * 7 }}\n" + "y" * 100_000)), 7)
+
+    assert one["command"].isprintable()
+    assert one["name"].isprintable()
+    assert len(one["command"]) <= users.MAX_COMMAND
+
+
+@pytest.mark.parametrize(
+    ("number", "architecture"),
+    [("1db2", "volta"), ("1c03", "pascal"), ("17f0", "maxwell"), ("102d", "kepler"), ("1e36", ""), ("2bb3", "")],
+)
+def test_an_id_that_is_not_in_the_table_is_older_than_turing_below_its_first(number: str, architecture: str) -> None:
+    (found,) = sys.modules["ansible.module_utils.machine_gpu_bus"].gpus(
+        [{"vendor": "10de", "device": number, "class": "0302", "driver": "", "board": "", "address": "", "id": ""}]
+    )
+
+    assert (found["product"], found["architecture"], found["consumer"]) == ("", architecture, None)
+
+
+def script(folder: Path, text: str) -> list[str]:
+    path = folder / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return [str(path)]
+
+
+def test_a_program_that_does_not_end_is_ended_and_so_are_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "SECONDS", 1)
+    begun = time.monotonic()
+
+    code, why = gpu._run(script(tmp_path, f"sleep 600 & echo $! >{tmp_path}/pid; exec sleep 600"))
+
+    assert (code, why) == (None, "did not answer in 1 s")
+    assert time.monotonic() - begun < 10
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    # Whoever collects the dead may not have come by yet.
+    assert not child.exists() or child.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
+    begun = time.monotonic()
+
+    assert gpu._run(script(tmp_path, "exec yes")) == (None, f"printed more than {gpu.BYTES} bytes")
+    assert time.monotonic() - begun < 30
+
+
+LINE = "00000000:9D:00.0, NVIDIA H100 80GB HBM3, 580.95.05\n"
+HOSTILE = [
+    (0, ""), (0, "\x00\xff" * 1000), (0, "-1, -1, -1\n"), (0, "00000000:9D:00.0\x1b[2J, x, y\n"),
+    (0, "{{ lookup('pipe', 'id') }}, %s, {0}\n"), (0, "00000000:FF:00.0, NVIDIA H100 80GB HBM3, 580.95.05\n" * 9),
+    (0, "a,b,c\n" * 50_000), (0, LINE.upper() * 999), (139, LINE), (255, ""),
+    (None, "did not answer in 30 s"), (None, "printed more than 1048576 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_nvidia_smi_answers_only_gpus_on_the_bus_are_proven(
+    answer: tuple[int | None, str], tmp_path: Path
+) -> None:
+    import driver_machines
+
+    from provision.judge import driver
+
+    machine, case = driver_machines.machine("healthy_h100x8", tmp_path)
+    machine["gpu"]["smi"] = gpu.smi(lambda command: answer)
+
+    checks = {check.id: check for check in driver.checks(machine, driver_machines.wants(case))}
+
+    assert set(checks) == set(driver.SUBJECT.ids)
+    assert checks["nvidia_driver.gpus"].verdict == ("unknown" if answer[0] is None else "fail")
+    shown = "".join(check.observed + check.expected + check.cause + check.fix for check in checks.values())
+    assert all(ord(letter) >= 32 for letter in shown)
+    assert len(shown) < 20_000
 
 
 def test_nvidia_smi_is_believed_and_its_complaint_is_kept() -> None:
@@ -249,6 +390,7 @@ def test_nvidia_smi_is_believed_and_its_complaint_is_kept() -> None:
         "gpus": [{"address": "0000:9d:00.0", "product": "NVIDIA H100 80GB HBM3"}],
         "driver": "580.95.05",
         "error": "",
+        "silent": False,
     }
     assert bad["error"] == "Failed to initialize NVML: Driver/library version mismatch"
 

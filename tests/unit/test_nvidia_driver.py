@@ -12,6 +12,7 @@ import yaml
 
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
+from provision.nvidia import driver_state
 from provision.nvidia.driver_plan import Plan
 from provision.nvidia.releases import max_cuda
 
@@ -318,6 +319,27 @@ def test_nothing_is_installed_where_it_is_not_wanted(bare: dict[str, Any]) -> No
     bare["gpu"]["gpus"] = []
     assert planned(bare).skip == "there is no NVIDIA GPU on the bus"
     assert planned(bare, install=True).skip == ""
+
+
+def test_gpus_that_were_given_to_virtual_machines_get_no_driver_and_their_host_no_reboot(bare: dict[str, Any]) -> None:
+    bare["gpu"].update(gpus=[], passed_through=["0000:1b:00.0", "0000:1c:00.0"])
+
+    plan = planned(bare)
+
+    assert plan.skip.startswith("its GPUs are given to virtual machines (0000:1b:00.0, 0000:1c:00.0)")
+    assert (plan.pending, plan.install) == ((), ())
+    assert driver_state.activation(bare["gpu"], "open").action == "impossible"
+
+
+def test_an_unknown_gpu_older_than_turing_gets_the_proprietary_modules_and_no_branch_that_left_it(
+    bare: dict[str, Any],
+) -> None:
+    for entry in bare["gpu"]["gpus"]:
+        entry.update(product="", id="10de:1db2", architecture="volta")
+
+    assert planned(bare).flavour == "proprietary"
+    assert refused(planned(bare, branch="595")) == {"branch"}
+    assert "10de:1db2" in planned(bare, branch="595").refusals[0].observed
 
 
 def test_a_container_runs_on_the_driver_of_its_computer(bare: dict[str, Any]) -> None:

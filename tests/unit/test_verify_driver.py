@@ -125,3 +125,55 @@ def test_a_machine_that_answers_anything_anywhere_is_judged_and_never_better_tha
                 place,
                 other,
             )
+
+
+def holder(**more: Any) -> dict[str, Any]:
+    return {
+        "pid": 4711,
+        "name": "python3",
+        "user": "ada",
+        "command": "python3 train.py",
+        "container": "",
+        "slurm": False,
+        **more,
+    }
+
+
+def before(
+    root: Path, *holders: dict[str, Any], name: str = "row01_reload_is_enough", **settings: Any
+) -> dict[str, Any]:
+    """Return what is said of those who hold GPUs, before the driver is changed."""
+    machine, case = driver_machines.machine(name, root)
+    machine["gpu"]["holders"] = list(holders)
+    wants = {**driver_machines.wants(case), **settings}
+    found = verify_driver.preflight(machine, nvidia_driver.plan(machine, wants), wants)
+    (check,) = [check for check in found if check.id == "nvidia_driver.processes"]
+    return check.as_dict()
+
+
+def test_a_change_under_processes_that_slurm_does_not_know_is_refused_with_each_of_them(tmp_path: Path) -> None:
+    found = before(tmp_path, holder(), holder(pid=12, user="root", command="jupyter", container="abababababab"))
+
+    assert found["verdict"] == "fail"
+    assert "pid 4711 of ada: python3 train.py" in found["observed"]
+    assert "pid 12 of root in container abababababab: jupyter" in found["observed"]
+    assert "nvidia_driver_processes_allowed" in found["fix"]
+
+
+def test_a_change_under_them_can_be_allowed_and_is_still_said(tmp_path: Path) -> None:
+    assert before(tmp_path, holder(), processes_allowed=True)["verdict"] == "warn"
+
+
+def test_jobs_of_slurm_are_waited_for_and_refuse_nothing(tmp_path: Path) -> None:
+    assert before(tmp_path, holder(slurm=True))["verdict"] == "pass"
+
+
+def test_whoever_trains_on_a_machine_whose_driver_stays_is_left_alone(tmp_path: Path) -> None:
+    assert before(tmp_path, holder(), name="healthy_h100x8")["verdict"] == "skip"
+
+
+def test_many_processes_are_counted_and_not_all_listed(tmp_path: Path) -> None:
+    found = before(tmp_path, *[holder(pid=number, command="x" * 200) for number in range(1, 101)])
+
+    assert "and 90 more" in found["observed"]
+    assert len(found["observed"]) < 3000
