@@ -25,10 +25,6 @@ STUB = {
     __nvidia_driver_state:
       plan: {skip: "{{ '' if needs is defined else 'no GPU' }}", pending: "{{ [needs | default('')] | select }}"}
 """,
-    "resume.yml": """
-- name: Give it back
-  ansible.builtin.debug:
-""",
     "main.yml": """
 - name: Change it
   ansible.builtin.fail:

@@ -138,7 +138,9 @@ BESIDE_ROLES = {"ansible.builtin.group_by", "cluster_check"}
 def test_playbooks_import_roles_and_at_most_sort_and_stop_machines(path: Path) -> None:
     tasks = tasks_in([task for play in load(path) for task in play.get("tasks", [])])
 
-    others = [task["name"] for task in tasks if not {"ansible.builtin.import_role", *BESIDE_ROLES} & task.keys()]
+    # A block holds such tasks, and what is said where one of them fails.
+    allowed = {"ansible.builtin.import_role", "block", *BESIDE_ROLES}
+    others = [task["name"] for task in tasks if not allowed & task.keys()]
 
     assert others == []
     assert not any(play.keys() & {"pre_tasks", "post_tasks", "handlers"} for play in load(path))
