@@ -6,17 +6,21 @@ Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
 provisioning stops at the first thing that is not as declared. Where ``cluster_check_collect`` is true it is recorded
 and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host, or,
-with ``hosts`` and ``run_once``, for any of these hosts: then every host stops.
+with ``hosts`` and ``run_once``, for any of these hosts: then every host stops. The record is a file of this run's
+own: facts and variables could be set by a machine's answer.
 """
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
+from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
-_RECORD = "cluster_checks_bad"
 _KNOWN = {"id", "results", "conclude", "hosts", "passed", "severity", "level", "simulated", "host", *_TEXTS}
 
 
@@ -24,6 +28,27 @@ def _text(value):
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value)
     return str(value).strip()
+
+
+def _file(host):
+    """Where a host's bad checks are kept: in the directory that Ansible makes for this run and removes after it."""
+    name = hashlib.sha256(host.encode()).hexdigest()
+    return Path(C.DEFAULT_LOCAL_TMP) / f"cluster_checks_bad-{name}"
+
+
+def _record(host, lines):
+    if lines:
+        with _file(host).open("a", encoding="utf-8", errors="replace") as record:
+            record.writelines(f"{line}\n" for line in lines)
+
+
+def _recorded(host):
+    """Return a host's bad checks. Two stages may have judged the same; it is one finding."""
+    try:
+        text = _file(host).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return list(dict.fromkeys(text.splitlines()))
 
 
 class ActionModule(ActionBase):
@@ -36,12 +61,11 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if unknown := set(args) - _KNOWN:
             raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
-        recorded = [] if "hosts" in args else task_vars.get("ansible_facts", {}).get(_RECORD) or []
         if boolean(args.get("conclude", False), strict=False):
-            for other in args.get("hosts", []):
-                facts = task_vars["hostvars"][other].get("ansible_facts", {})
-                # Two stages may have judged the same; it is one finding.
-                recorded = [*recorded, *(f"{other}: {line}" for line in dict.fromkeys(facts.get(_RECORD) or []))]
+            if "hosts" in args:
+                recorded = [f"{other}: {line}" for other in args["hosts"] for line in _recorded(other)]
+            else:
+                recorded = _recorded(task_vars["inventory_hostname"])
             result.update(changed=False, failed=bool(recorded), msg="\n".join(recorded))
             return result
         host = args.get("host") or task_vars["inventory_hostname"]
@@ -52,8 +76,7 @@ class ActionModule(ActionBase):
         bad = [check for check in checks if check["verdict"] in ("fail", "unknown")]
         result.update(changed=False, cluster_checks=checks)
         if boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            if bad:
-                result["ansible_facts"] = {_RECORD: [*recorded, *(self._line(check) for check in bad)]}
+            _record(task_vars["inventory_hostname"], [self._line(check) for check in bad])
         elif bad:
             result.update(failed=True, msg="\n".join(self._line(check) for check in bad))
         return result
@@ -81,6 +104,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _line(check):
+        check = {key: " ".join(str(value).split()) for key, value in check.items()}
         told = f"{check['id']}: {check['verdict']}: observed {check.get('observed') or 'nothing'}"
         if check.get("expected"):
             told += f", expected {check['expected']}"

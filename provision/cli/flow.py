@@ -16,14 +16,15 @@ import click
 
 from provision import content
 from provision.ansible_env import ignored_settings
+from provision.cli import judged
 from provision.cli.extra import extra_variables
 from provision.cli.options import Request
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
+from provision.events.verdict import RunVerdict, busy
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory, default_path, hosts_in, load
-from provision.model.checks import Check, Level, Verdict
 from provision.model.cluster import Cluster
 from provision.report.documents import run_document
 from provision.report.progress import Progress
@@ -67,6 +68,7 @@ class Outcome:
     code: ExitCode
     run: journal.Run
     document: dict[str, Any]
+    judgement: RunVerdict | None = None
 
 
 def time_factor(inventory: Inventory) -> int:
@@ -133,10 +135,12 @@ def play(
     lock: Hold | None,
     probe: bool = True,
     quiet: bool = False,
+    strict: bool = False,
 ) -> Outcome:
     """Run playbooks on the machines in scope that can be entered, and return what happened.
 
     ``lock`` is None for commands that only look: they wait for nobody, end nothing and leave no lasting record.
+    ``strict``, for a command that judges: warnings, and skips that leave something unproven, are no pass.
 
     Raises:
         ClusterctlError: the record cannot be written (2 or 3), or another run holds the lock (6).
@@ -158,10 +162,10 @@ def play(
             directory = journal.state_directory(opened.path)
             for told in recover(directory, everywhere, become_password=passwords.become):
                 progress.say(f"Note: {told}")
-        report = RunReport()
+        report = judged.begun(command, opened.inventory, opened.hosts, strict=strict)
         if probe:
             _probe(report, targets, passwords)
-        out = report.failed_hosts | report.unreachable_hosts
+        out = report.left_out = report.failed_hosts | report.unreachable_hosts
         for host in sorted(out):
             progress.say(f"access: {host} is left out")
         if in_scope := set(opened.hosts) - out:
@@ -179,38 +183,27 @@ def play(
             )
         if record.broken:
             report.warnings[record.broken] = None
+            report.unrecorded = record.broken
         code = exit_code(command, report, root=str(content.ROOT))
-        document = run_document(
-            command, code, report, simulated=opened.simulated, run={"id": record.id, "directory": str(record.directory)}
-        )
+        judgement = judged.judged(command, report, opened.cluster.controller)
+        kept = {"id": record.id, "directory": str(record.directory)}
+        document = run_document(command, code, report, simulated=opened.simulated, run=kept, judgement=judgement)
         record.write_report(document)
         record.finish(_word(code), exit_code=int(code), to_sweep=report.unswept)
-    return Outcome(report, code, record, document)
+    return Outcome(report, code, record, document, judgement)
 
 
 def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> Outcome:
     """Return the outcome of judging a cluster that another run is changing: unknown, and no machine was asked."""
-    report = RunReport()
-    report.checks.append(
-        Check(
-            "run.lock",
-            opened.cluster.controller,
-            Verdict.UNKNOWN,
-            Level.CLUSTER,
-            observed=refused.problem,
-            expected="a cluster that nobody is changing",
-            cause="a provision runs: what is half changed can be neither good nor bad",
-            fix=refused.fix,
-        )
-    )
-    code = ExitCode.VERIFICATION_FAILED
+    report = busy(refused.problem, fix=refused.fix)
+    code = exit_code(command, report)
+    judgement = judged.judged(command, report, opened.cluster.controller)
     with session(command, opened, request, lock=None) as record:
-        document = run_document(
-            command, code, report, simulated=opened.simulated, run={"id": record.id, "directory": str(record.directory)}
-        )
+        kept = {"id": record.id, "directory": str(record.directory)}
+        document = run_document(command, code, report, simulated=opened.simulated, run=kept, judgement=judgement)
         record.write_report(document)
         record.finish("unknown", exit_code=int(code))
-    return Outcome(report, code, record, document)
+    return Outcome(report, code, record, document, judgement)
 
 
 @contextmanager

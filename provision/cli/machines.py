@@ -137,6 +137,7 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
             simulated=opened.simulated,
             every_check=bool(request.verbosity),
             log=str(outcome.run.directory),
+            judgement=outcome.judgement,
             next_command=next_command("plan" if request.check else command, code, opened.path),
         )
     return int(code)
@@ -155,5 +156,5 @@ def next_command(command: str, code: ExitCode, inventory: Path) -> str:
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         return f"clusterctl {command} {name} goes on where it was stopped"
     if code in (ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE, ExitCode.PREFLIGHT_REFUSED):
-        return f"mend what is named above, then again: clusterctl {command} {name}"
+        return f"fix what is named above, then again: clusterctl {command} {name}"
     return ""

@@ -6,12 +6,15 @@ import json as json_module
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from provision.cli.options import Request, ansible_options, inventory_argument
 from provision.errors import ClusterctlError, ExitCode
+
+if TYPE_CHECKING:
+    from provision.runner.journal import Run
 
 
 @click.command()
@@ -21,7 +24,8 @@ from provision.errors import ClusterctlError, ExitCode
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to this file."
 )
-def verify(request: Request, every: bool, junit: Path | None) -> int:
+@click.option("--strict", is_flag=True, help="Fail on warnings too, and on skips that leave something unproven.")
+def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> int:
     """Prove that the cluster works, up to a distributed training job through Slurm.
 
     \b
@@ -29,16 +33,17 @@ def verify(request: Request, every: bool, junit: Path | None) -> int:
         clusterctl verify inventory.ini --junit verify.xml
     """
     from provision.cli import flow
+    from provision.events.verdict import verdict
     from provision.report import documents
     from provision.report.summary import Printer, show_run
 
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
-    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock="shared")
+    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock="shared", strict=strict)
     if junit is not None:
         seconds = sum(stage.seconds for stage in outcome.report.stages.values())
         try:
-            text = documents.junit(outcome.report.checks_with_failures(), seconds=seconds)
+            text = documents.junit(outcome.judgement or verdict(outcome.report), seconds=seconds)
             junit.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ClusterctlError(
@@ -54,6 +59,7 @@ def verify(request: Request, every: bool, junit: Path | None) -> int:
             simulated=opened.simulated,
             every_check=every or bool(request.verbosity),
             log=str(outcome.run.directory),
+            judgement=outcome.judgement,
         )
     return int(outcome.code)
 
@@ -100,23 +106,46 @@ def status(request: Request) -> int:
 
 
 def last(inventory: Path) -> dict[str, Any]:
-    """Return the last run that could change something and the last verdict, each None where there is none."""
+    """Return the last run that could change something and the last verdicts, each None where there is none.
+
+    ``last_verdict`` is on the whole cluster: one that was made with ``--limit`` is ``last_limited``, and only if it is
+    newer. A verify that was killed before it could tell is an unknown verdict.
+    """
     from provision.runner import journal
 
-    found: dict[str, Any] = {"last_run": None, "last_verdict": None}
+    found: dict[str, Any] = {"last_run": None, "last_verdict": None, "last_limited": None}
     for run in journal.runs(journal.state_directory(inventory)):
         facts = {key: run.facts.get(key) for key in ("id", "command", "started", "ended", "outcome", "exit_code")}
         if run.facts.get("command") == "provision":
             found["last_run"] = facts
-        elif run.facts.get("command") == "verify" and run.ended:
-            with suppress(OSError, ValueError):
-                report = json_module.loads((run.directory / "report.json").read_text(encoding="utf-8"))
-                found["last_verdict"] = facts | {"verdict": report.get("verdict")}
+        elif run.facts.get("command") == "verify" and not run.alive:
+            report = _reported(run)
+            facts |= {"verdict": report.get("verdict") or "unknown", "limited": report.get("limited") or []}
+            limit = (run.facts.get("options") or {}).get("limit")
+            if facts["limited"] or (limit and not report):
+                found["last_limited"] = facts | {"limit": limit}
+            else:
+                found |= {"last_verdict": facts, "last_limited": None}
     return found
+
+
+def _reported(run: Run) -> dict[str, Any]:
+    """Return the report of a run that ended by itself, nothing for one that was killed while it wrote it."""
+    if run.facts.get("exit_code") is None:
+        return {}
+    with suppress(OSError, ValueError):
+        report = json_module.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+        if isinstance(report, dict) and report.get("exit_code") == run.facts["exit_code"]:
+            return report
+    return {}
 
 
 def _run_line(facts: dict[str, Any]) -> str:
     told = facts.get("verdict") or facts.get("outcome") or "never finished"
+    if "verdict" in facts and facts.get("outcome") not in ("done", "failed"):
+        told += f" ({facts.get('outcome') or 'never finished'})"
+    if facts.get("limited") or facts.get("limit"):
+        told += f", limited to {facts.get('limit') or ', '.join(facts['limited'])}"
     return f"{told}, {facts.get('ended') or facts.get('started')} ({facts.get('command')}, {facts.get('id')})"
 
 

@@ -11,7 +11,7 @@ import signal
 
 from provision.errors import ExitCode
 from provision.events.fold import RunReport
-from provision.model.checks import Verdict, overall
+from provision.events.verdict import JUDGING, interruptions, verdict
 
 _ORIGIN = re.compile(r"^Origin: (?P<path>.+?):\d+(:\d+)?$", re.MULTILINE)
 
@@ -25,25 +25,28 @@ def exit_code(command: str, report: RunReport, *, root: str = "") -> ExitCode:
     """Return the exit code of ``command`` (its name as typed); ``root`` is the directory of our own content."""
     if report.stopped_by is not None:
         return ExitCode.INTERRUPTED if report.stopped_by == signal.SIGINT else ExitCode.TERMINATED
-    if not report.started and not report.failures and not report.unreachable:
+    if _never_started(report):
         return not_started(report, root)
-    if report.rc not in (0, None) and not report.started:
-        return not_started(report, root)
-    if command == "verify":
-        passed = overall(report.checks_with_failures()) is Verdict.PASS
-        return ExitCode.DONE if passed else ExitCode.VERIFICATION_FAILED
-    if command == "preflight":
-        passed = overall(report.checks_with_failures()) is Verdict.PASS
-        return ExitCode.DONE if passed else ExitCode.PREFLIGHT_REFUSED
+    if command in JUDGING:
+        if verdict(report).passed:
+            return ExitCode.DONE
+        return ExitCode.PREFLIGHT_REFUSED if command == "preflight" else ExitCode.VERIFICATION_FAILED
     if report.failures:
         only_preflight = all(failure.task.stage == "preflight" for failure in report.failures)
         refused = only_preflight and not report.changed_machines
         return ExitCode.PREFLIGHT_REFUSED if refused else ExitCode.MACHINE_FAILED
     if report.unreachable:
         return ExitCode.MACHINE_UNREACHABLE
-    if report.rc not in (0, None):
+    if interruptions(report):
         return ExitCode.BUG
     return ExitCode.VERIFICATION_FAILED if report.bad_checks() else ExitCode.DONE
+
+
+def _never_started(report: RunReport) -> bool:
+    """Tell whether Ansible ended by itself before any machine had ended a task."""
+    if report.started or report.rc is None:
+        return False
+    return report.rc != 0 or not (report.failures or report.unreachable)
 
 
 def not_started(report: RunReport, root: str = "") -> ExitCode:
@@ -53,6 +56,6 @@ def not_started(report: RunReport, root: str = "") -> ExitCode:
     if origins and root:
         ours = any(path.startswith(root) or "/.clusterctl/" in path for path in origins)
         return ExitCode.BUG if ours else ExitCode.BAD_REQUEST
-    if report.rc in (0, None) or _GIVEN.search(text):
+    if report.rc == 0 or _GIVEN.search(text):
         return ExitCode.BAD_REQUEST
     return ExitCode.BUG

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from provision.events.accepted import CHECKING, action_of, checks_of, data_of, parts_of
 from provision.events.diff import Diff, diffs_of
 from provision.events.model import Failure, HostCounts, Stage, Task, moment, reason, told
-from provision.model.checks import Check, Level, Verdict, check_from
+from provision.model.checks import Check
+from provision.model.text import one_line
 
 __all__ = ["ACCESS", "Failure", "HostCounts", "RunReport", "Stage", "Task"]
 
@@ -40,8 +42,13 @@ class RunReport:
     """A fold over events.
 
     ``plays`` is the order of the run as (stage, play name), so that a play's start tells the stage; without it
-    everything is one stage with an empty name. The runner sets ``rc``, and after a stop ``stopped_by`` (the signal's
-    number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
+    everything is one stage with an empty name. The runner sets ``began``, ``rc``, and after a stop ``stopped_by`` (the
+    signal's number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
+
+    Who starts the run says what it owes: ``owed`` as (machine, check id), without a machine where any may be spoken of;
+    ``limited``, the machines it was limited to; ``left_out``, those that could not be entered; ``strict``, whether
+    warnings count; ``machines``, those that checks may speak of (all where it is empty); ``locked`` and ``unrecorded``,
+    why it could not begin, or not be recorded. ``verdict.verdict`` makes the verdict of all this.
     """
 
     plays: Sequence[tuple[str, str]] = ()
@@ -61,7 +68,18 @@ class RunReport:
     stopped_by: int | None = None
     swept: dict[str, int] = field(default_factory=dict)
     unswept: list[str] = field(default_factory=list)
+    began: bool = False
     finished: bool = False
+    owed: frozenset[tuple[str, str]] = frozenset()
+    machines: frozenset[str] = frozenset()
+    limited: tuple[str, ...] = ()
+    left_out: set[str] = field(default_factory=set)
+    strict: bool = False
+    locked: str = ""
+    unrecorded: str = ""
+    unmatched: list[str] = field(default_factory=list)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    _play_name: str = ""
     _at: int = 0
 
     # -- asking ----------------------------------------------------------------------------------------------------
@@ -84,7 +102,7 @@ class RunReport:
     @property
     def ok(self) -> bool:
         """True when the run reached its end and no machine failed or was unreachable."""
-        return self.rc == 0 and not self.failures and not self.unreachable
+        return self.rc == 0 and self.finished and not self.failures and not self.unreachable
 
     @property
     def failed_hosts(self) -> set[str]:
@@ -100,40 +118,24 @@ class RunReport:
         """Return the checks that stop a verdict of pass."""
         return [check for check in self.checks if not check.ok]
 
-    def checks_with_failures(self) -> list[Check]:
-        """Return the checks, and for each machine that stopped for another reason an unknown one that says why."""
-        known = {(check.host, check.id) for check in self.checks}
-        extra = []
-        for verdict, group in (("failed", self.failures), ("unreachable", self.unreachable)):
-            for failure, hosts in group.items():
-                if failure.checked:
-                    continue
-                subject = f"{failure.task.role or failure.task.stage or 'run'}.{verdict}"
-                extra += [
-                    Check(
-                        id=subject,
-                        host=host,
-                        verdict=Verdict.UNKNOWN,
-                        observed=f"{failure.task}: {failure.reason}",
-                    )
-                    for host in sorted(hosts)
-                    if (host, subject) not in known
-                ]
-        return [*self.checks, *extra]
-
     # -- folding ---------------------------------------------------------------------------------------------------
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Fold one event in."""
         kind = str(event.get("event", ""))
         data = event.get("event_data") or {}
-        if kind in _RESULTS:
+        if not kind:
+            # ansible-runner hands on a bare number where the event's own file could not be written or read.
+            self.lost.append(("", self.task))
+        elif kind in _RESULTS:
             self._result(_RESULTS[kind], data, moment(event))
         elif kind == "playbook_on_task_start":
             self.task = str(data.get("task") or data.get("name") or "")
             self._current().ended = moment(event) or self._current().ended
         elif kind == "playbook_on_play_start":
             self._play(str(data.get("name", "")), moment(event))
+        elif kind == "playbook_on_no_hosts_matched":
+            self.unmatched.append(self._play_name)
         elif kind == "playbook_on_stats":
             self._stats(data)
         elif kind in ("warning", "system_warning", "deprecated"):
@@ -166,6 +168,7 @@ class RunReport:
                 self.stage = self.plays[index][0]
                 break
         self.task = ""
+        self._play_name = name
         stage = self._current()
         stage.started = stage.started or when
         stage.ended = when or stage.ended
@@ -180,12 +183,14 @@ class RunReport:
         stage.hosts.add(host)
         stage.started = stage.started or when
         stage.ended = when or stage.ended
-        parts = [result, *(part for part in result.get("results") or () if isinstance(part, Mapping))]
-        checked = self._record_checks(parts, host)
+        if outcome != "skipped" and "res" in data and not result:
+            # Every result has at least "changed": an empty one was larger than MAX_EVENT_RES, and has been thrown away.
+            self.lost.append((host, str(task)))
+        parts = parts_of(data)
+        checks = checks_of(data, self.machines)
+        self.checks += checks
+        self.data.update(data_of(data))
         for part in parts:
-            for name in ("cluster_status", "cluster_data"):
-                if name in part:
-                    self.data[name] = part[name]
             for text in part.get("warnings") or ():
                 self._warn(str(text))
         if outcome == "failed" and data.get("ignore_errors"):
@@ -199,10 +204,13 @@ class RunReport:
             for diff in diffs_of(str(task), parts):
                 self.diffs[diff].add(host)
         if outcome == "failed":
-            self.failures[Failure(task, reason(result), checked or self._repeats(data))].add(host)
+            # Our own action says several checks in several lines; a module's text stays one.
+            said = reason(result) if action_of(data) in CHECKING else one_line(reason(result))
+            checked = not all(check.ok for check in checks) or self._repeats(data)
+            self.failures[Failure(task, said, checked)].add(host)
             stage.failed.add(host)
         elif outcome == "unreachable":
-            self.unreachable[Failure(task, reason(result, "unreachable"))].add(host)
+            self.unreachable[Failure(task, one_line(reason(result, "unreachable")))].add(host)
             stage.unreachable.add(host)
 
     def _repeats(self, data: Mapping[str, Any]) -> bool:
@@ -210,30 +218,10 @@ class RunReport:
 
         Playbooks that collect checks end with ``cluster_check: conclude``, to end badly under ansible-playbook too.
         """
-        action = str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
-        return action in ("cluster_check", "fail", "assert") and bool(self.bad_checks())
-
-    def _record_checks(self, parts: Sequence[Mapping[str, Any]], host: str) -> bool:
-        found = False
-        for part in parts:
-            for item in part.get("cluster_checks") or ():
-                found = True
-                try:
-                    self.checks.append(check_from(item, host=host))
-                except (KeyError, ValueError, TypeError) as error:
-                    self.checks.append(
-                        Check(
-                            id="clusterctl.unreadable_check",
-                            host=host,
-                            verdict=Verdict.UNKNOWN,
-                            level=Level.HOST,
-                            observed=f"a check's result could not be read: {error!r}",
-                        )
-                    )
-        return found
+        return action_of(data) in ("cluster_check", "fail", "assert") and bool(self.bad_checks())
 
     def _stats(self, data: Mapping[str, Any]) -> None:
-        """Take back failures that a ``rescue`` has mended: Ansible's own counts know."""
+        """Take back failures that a ``rescue`` has repaired: Ansible's own counts know."""
         self.finished = True
         failed = data.get("failures") or {}
         for failure in [failure for failure in self.failures if failure.task.stage != ACCESS]:
@@ -247,7 +235,7 @@ class RunReport:
             self.messages.append(text)
 
     def _warn(self, text: str) -> None:
-        text = " ".join(text.split()).removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")
+        text = one_line(text).removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")
         # Ansible makes its directory on a machine that it enters for the first time, with the right mode, and says so.
         if text and not text.startswith("Module remote_tmp "):
             self.warnings[text] = None

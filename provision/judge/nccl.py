@@ -41,11 +41,12 @@ def edges(text: str) -> list[Edge]:
     ]
 
 
-def checks(logs: Mapping[str, str], *, bridges: str = "") -> list[Check]:
+def checks(logs: Mapping[str, str], *, bridges: str = "", required: bool = False) -> list[Check]:
     """Return ``gpudirect.traffic``, from a job's logs by machine.
 
-    ``bridges`` names those with access control switched on, which is the usual reason. No connection in the log proves
-    nothing: newer releases connect when the first large collective needs it.
+    ``bridges`` names those with access control switched on, which is the usual reason; ``required``: a machine none of
+    whose data goes by GPUDirect is an error. No connection in the log proves nothing: newer releases connect when the
+    first large collective needs it.
     """
     found = {host: edges(text) for host, text in logs.items()}
     silent = sorted(host for host, seen in found.items() if not seen)
@@ -69,8 +70,9 @@ def checks(logs: Mapping[str, str], *, bridges: str = "") -> list[Check]:
     if without:
         told = [f"{host}: rails {', '.join(map(str, nics))}" for host, nics in sorted(without.items())]
         off = sorted({one["name"] or one["adapter"] for text in logs.values() for one in _DISABLED.finditer(text)})
+        staged = [host for host in without if not any(edge.direct for edge in found[host])]
         return _said(
-            Verdict.WARN,
+            Verdict.FAIL if required and staged else Verdict.WARN,
             observed="NCCL used RDMA without GPUDirect on " + "; ".join(told[:5]),
             cause="; ".join(
                 [

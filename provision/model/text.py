@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 #: Characters of one text that are shown; a machine can answer with a line of a million.
 MAX_TEXT = 2000
 
-# Control characters (C0 but tab and newline, DEL, C1), what changes the direction of writing, and invisible separators
-# of lines. Escape sequences begin with one of them; taken together they disappear as a whole.
-_SEQUENCES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+# Escape sequences disappear as a whole, with what they carry: control sequences; strings for the terminal or a program
+# beside it (OSC, DCS, SOS, PM, APC), up to their end or that of the text; choices of a character set; two-letter ones.
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)?"
+    r"|\x1b[ -/]+[0-~]"
+    r"|\x1b[0-Z\\^-~]"
+)
+
+# Control characters (C0 but tab and newline, DEL, C1), separators of lines, halves of pairs.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def clean(text: str, limit: int = MAX_TEXT) -> str:
-    """Return ``text`` without anything that a terminal would obey, and cut where it is longer than ``limit``."""
+    """Return ``text`` without anything that a terminal would obey, and cut where it is longer than ``limit``.
+
+    A control character leaves a mark. What is invisible (no width, direction of writing, tags) is gone without one,
+    so that a search finds the word.
+    """
     if len(text) > limit:
         text = f"{text[:limit]}... ({len(text) - limit} more characters)"
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROLS.sub("\ufffd", _SEQUENCES.sub("", text))
+    text = _CONTROLS.sub("\ufffd", _SEQUENCES.sub("", text))
+    return text if text.isascii() else "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+
+
+def one_line(text: object, limit: int = MAX_TEXT) -> str:
+    """Return what ``clean`` leaves, as one line: nothing that a machine says begins a line of its own."""
+    return " ".join(clean(str(text), limit).split())

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.events.fold import Failure, RunReport
-from provision.model.checks import Check, Verdict, overall
+from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
+from provision.model.checks import Check, Verdict
 from provision.model.text import clean
-
-#: Commands whose checks are a verdict on the cluster.
-JUDGING = ("preflight", "verify")
 
 
 def schema(command: str) -> str:
@@ -23,22 +21,38 @@ def schema(command: str) -> str:
 
 
 def run_document(
-    command: str, exit_code: int, report: RunReport, *, simulated: Sequence[str] = (), run: Mapping[str, Any]
+    command: str,
+    exit_code: int,
+    report: RunReport,
+    *,
+    simulated: Sequence[str] = (),
+    run: Mapping[str, Any],
+    judgement: RunVerdict | None = None,
 ) -> dict[str, Any]:
-    """Return the document of a command that ran playbooks; the first keys are the same for all of them."""
-    checks = report.checks_with_failures() if command in JUDGING else report.checks
+    """Return the document of a command that ran playbooks; the first keys are the same for all of them.
+
+    ``judgement`` is the run's verdict where the command judges; left out, it is made here.
+    """
     document: dict[str, Any] = {
         "schema": schema(command),
         "command": command,
         "exit_code": int(exit_code),
     }
     if command in JUDGING:
-        document["verdict"] = str(overall(checks))
+        judgement = judgement or verdict(report)
+        document |= _judged(judgement)
+        checks = [
+            check.as_dict() | {"follows": list(judgement.follows.get((check.host, check.id), ()))}
+            for check in judgement.checks
+        ]
+    else:
+        document["why"] = [check.observed for check in interruptions(report)]
+        checks = [check.as_dict() for check in report.checks]
     document |= {
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
-        "checks": [check.as_dict() for check in checks],
+        "checks": checks,
         "failures": _failures(report.failures),
         "unreachable": _failures(report.unreachable),
         "changes": [
@@ -73,6 +87,16 @@ def run_document(
     return document
 
 
+def _judged(judgement: RunVerdict) -> dict[str, Any]:
+    return {
+        "verdict": str(judgement.word),
+        "why": list(judgement.why),
+        "counts": judgement.counts,
+        "limited": list(judgement.limited),
+        "strict": judgement.strict,
+    }
+
+
 def error_document(command: str, error: ClusterctlError) -> dict[str, Any]:
     """Return the document of a command that could not begin."""
     return {
@@ -83,32 +107,45 @@ def error_document(command: str, error: ClusterctlError) -> dict[str, Any]:
     }
 
 
-def junit(checks: Iterable[Check], *, seconds: float = 0.0) -> str:
-    """Return the checks as JUnit XML: a suite per level and subject, a case per check and machine.
+def junit(judgement: RunVerdict, *, seconds: float = 0.0) -> str:
+    """Return the verdict as JUnit XML: a suite per level and subject, a case per check and machine.
 
-    A fail is a failure; unknown is an error, because nothing was proven; warn passes and says so in its output.
+    A fail is a failure; unknown is an error, because nothing was proven; warn passes and says so in its output. Where
+    the run was strict, warn is a failure, and so is a skip that leaves open what should be proven.
     """
     suites: dict[str, list[Check]] = defaultdict(list)
-    for check in checks:
+    for check in judgement.checks:
         suites[f"{check.level}.{check.id.partition('.')[0]}"].append(check)
     root = ElementTree.Element("testsuites", name="clusterctl verify", time=f"{seconds:.1f}")
+    # Of its own, because the format has no place for properties above the suites.
+    whole = ElementTree.SubElement(root, "testsuite", name="verdict", tests="0", failures="0", errors="0", skipped="0")
+    properties = ElementTree.SubElement(whole, "properties")
+    facts = {"verdict": str(judgement.word), "why": "; ".join(judgement.why), "limited": ",".join(judgement.limited)}
+    for name, value in (facts | judgement.counts).items():
+        ElementTree.SubElement(properties, "property", name=name, value=_xml(str(value)))
     for name, members in sorted(suites.items()):
         suite = ElementTree.SubElement(
             root,
             "testsuite",
             name=name,
             tests=str(len(members)),
-            failures=str(sum(check.verdict is Verdict.FAIL for check in members)),
+            failures=str(sum(_tag(check, judgement.strict) == "failure" for check in members)),
             errors=str(sum(check.verdict is Verdict.UNKNOWN for check in members)),
-            skipped=str(sum(check.verdict is Verdict.SKIP for check in members)),
+            skipped=str(sum(_tag(check, judgement.strict) == "skipped" for check in members)),
         )
         for check in members:
-            _case(suite, check)
+            _case(suite, check, _tag(check, judgement.strict))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ElementTree.Element, check: Check) -> None:
+def _tag(check: Check, strict: bool) -> str:
+    if strict and (check.unproven or check.verdict is Verdict.WARN):
+        return "failure"
+    return {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}.get(check.verdict, "")
+
+
+def _case(suite: ElementTree.Element, check: Check, tag: str) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=_xml(check.host or "cluster"), name=_xml(check.id))
     if check.simulated:
         properties = ElementTree.SubElement(case, "properties")
@@ -126,7 +163,6 @@ def _case(suite: ElementTree.Element, check: Check) -> None:
             if text
         )
     )
-    tag = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}.get(check.verdict)
     if tag:
         child = ElementTree.SubElement(case, tag, message=_xml(check.cause or check.observed))
         child.text = told

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -15,19 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from provision import hostlist
 from provision.events.fold import Failure, RunReport
-from provision.model.checks import Check, Verdict, overall
-from provision.model.text import clean
-from provision.report.documents import JUDGING
-
-_COLOURS = {
-    Verdict.PASS: "green",
-    Verdict.WARN: "yellow",
-    Verdict.FAIL: "bold red",
-    Verdict.UNKNOWN: "bold magenta",
-    Verdict.SKIP: "dim",
-}
+from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
+from provision.model.text import clean, one_line
+from provision.report.checks import COLOURS, fold, show_checks
 
 #: Columns below which a table would be a heap of broken words.
 NARROW = 70
@@ -60,17 +50,19 @@ class Printer:
 
     def line(self, text: str = "", style: str = "", indent: int = 0) -> None:
         """Write one paragraph, wrapped at words, further lines set in; what a machine said is cleaned first."""
-        hang = " " * (indent if self.narrow else indent + 2)
-        for part in clean(text).splitlines() or [""]:
+        hang = " " * (indent + (1 if self.narrow else 2))
+        for number, part in enumerate(clean(text).splitlines() or [""]):
+            # A second line of the same text is set in, too: it is no line of ours.
+            first = hang if number else " " * indent
             lines = textwrap.wrap(
-                part, self.width, initial_indent=" " * indent, subsequent_indent=hang, break_on_hyphens=False
+                part, self.width, initial_indent=first, subsequent_indent=hang, break_on_hyphens=False
             )
             for piece in lines or [""]:
                 self._console.print(Text(piece, style=style), soft_wrap=True)
 
     def table(self, rows: Iterable[Sequence[str]], styles: Sequence[str] = ()) -> None:
         """Write columns without a frame, or, where it is narrow, one line per row."""
-        rows = [tuple(clean(cell) for cell in row) for row in rows]
+        rows = [tuple(one_line(cell) for cell in row) for row in rows]
         if self.narrow:
             for row in rows:
                 self.line(" ".join(cell for cell in row if cell))
@@ -92,22 +84,28 @@ def show_run(
     every_check: bool = False,
     next_command: str = "",
     log: str = "",
+    judgement: RunVerdict | None = None,
 ) -> None:
-    """Write the summary of a command that ran playbooks."""
+    """Write the summary of a command that ran playbooks; ``judgement`` is its verdict where it judges."""
     _stages(printer, report)
     if command == "plan":
         show_changes(printer, report)
     judging = command in JUDGING
-    checks = report.checks_with_failures() if judging else report.checks
+    judgement = (judgement or verdict(report)) if judging else None
+    checks = judgement.checks if judgement else tuple(report.checks)
     if checks:
-        show_checks(printer, checks, every=every_check, quiet_failures=not judging)
+        follows = judgement.follows if judgement else None
+        show_checks(printer, checks, every=every_check, quiet_failures=not judging, follows=follows)
     shown = {} if judging else report.failures
     _failures(printer, "failed", shown)
     _failures(printer, "unreachable", {} if judging else report.unreachable)
     told = report.failures or report.unreachable or report.stopped_by is not None
-    if not told and (report.rc not in (0, None) or not report.started):
+    if not told and (report.rc != 0 or not report.started):
         for message in report.messages:
             printer.line(message)
+    if not judging and report.stopped_by is None:
+        for check in interruptions(report) if report.began else ():
+            printer.line(f"{fold([check.host])} {check.observed}".strip(), style="bold red")
     for warning in report.warnings:
         printer.line(f"Warning: {warning}", style="yellow")
     if simulated:
@@ -117,15 +115,28 @@ def show_run(
         if report.unswept:
             ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
         printer.line(ended, style="bold yellow")
-    if judging and report.hosts:
-        verdict = overall(checks)
-        printer.line(f"verdict: {verdict}", style=_COLOURS[verdict])
+    if judgement:
+        printer.line(verdict_line(judgement, simulated), style=COLOURS[judgement.word])
     if report.hosts:
         printer.line(totals(report))
     if log:
         printer.line(f"record: {log}")
     if next_command:
         printer.line(f"next: {next_command}")
+
+
+def verdict_line(judgement: RunVerdict, simulated: Sequence[str] = ()) -> str:
+    """Return the verdict in one line: what was counted, what it does not speak of, and why it is no pass."""
+    count = judgement.counts
+    parts = [f"{count[word]} {word}" for word in ("fail", "unknown") if count[word]]
+    parts.append(f"{count['proven']} proven")
+    if count["simulated"]:
+        parts.append(f"{count['simulated']} simulated" + (f": {' '.join(simulated)}" if simulated else ""))
+    parts += [f"{count[word]} {word}" for word in ("warn", "unproven") if count[word]]
+    line = f"verdict: {judgement.word} ({', '.join(parts)})"
+    if judgement.limited:
+        line += f", limited to {fold(judgement.limited)}: it says nothing about the rest of the cluster"
+    return line + "".join(f"; {why}" for why in judgement.why)
 
 
 def totals(report: RunReport) -> str:
@@ -135,30 +146,6 @@ def totals(report: RunReport) -> str:
         f"{hosts} machine{'s' * (hosts != 1)}: {report.changed} changed, "
         f"{len(report.failed_hosts)} failed, {len(report.unreachable_hosts)} unreachable"
     )
-
-
-def show_checks(
-    printer: Printer, checks: Sequence[Check], *, every: bool = False, quiet_failures: bool = False
-) -> None:
-    """Write what did not pass, machines that say the same folded into one, and the count of all."""
-    groups: dict[Check, list[str]] = defaultdict(list)
-    for check in checks:
-        wanted = every or check.verdict not in (Verdict.PASS, Verdict.SKIP)
-        if wanted and not (quiet_failures and not check.ok):
-            alike = Check(**{**{key: getattr(check, key) for key in _FIELDS}, "host": ""})
-            groups[alike].append(check.host)
-    places = {check: fold(hosts) for check, hosts in groups.items()}
-    widths = [min(24, max(map(len, texts), default=0)) for texts in (places.values(), [check.id for check in places])]
-    for check, place in places.items():
-        words = [f"{check.verdict:7}", place.ljust(widths[0]), check.id.ljust(widths[1]), _observation(check)]
-        told = " ".join(word.strip() for word in words) if printer.narrow else "  ".join(words)
-        printer.line(told, style=_COLOURS[check.verdict])
-        for word in ("cause", "fix"):
-            if text := getattr(check, word):
-                printer.line(f"{word}: {text}", indent=2 if printer.narrow else 9)
-    count = Counter(check.verdict for check in checks)
-    told = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
-    printer.line(f"checks: {told}")
 
 
 def show_changes(printer: Printer, report: RunReport) -> None:
@@ -178,23 +165,6 @@ def show_facts(printer: Printer, facts: Mapping[str, Any]) -> None:
     """Write names and values, one pair per line."""
     for name, value in facts.items():
         printer.line(f"{name}: {value}")
-
-
-def fold(hosts: Iterable[str]) -> str:
-    """Return machines as a hostlist, as an administrator of Slurm writes them."""
-    return hostlist.fold(set(hosts) - {""})
-
-
-_FIELDS = ("id", "verdict", "level", "observed", "expected", "source", "cause", "fix", "simulated")
-
-
-def _observation(check: Check) -> str:
-    told = check.observed
-    if check.verdict is Verdict.SKIP:
-        told = told or check.source or check.cause
-    elif check.expected and check.verdict is not Verdict.PASS:
-        told += f"; expected {check.expected}" + (f" ({check.source})" if check.source else "")
-    return told + (" (simulated)" if check.simulated else "")
 
 
 def _stages(printer: Printer, report: RunReport) -> None:

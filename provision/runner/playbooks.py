@@ -101,6 +101,7 @@ def run(
         runner.cancel_callback = to_be_cancelled
         stack.callback(tidy, record)
         stack.enter_context(stop.watching())
+        report.began, report.rc, report.finished = True, None, False
         try:
             runner.run()
         except BaseException:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from provision.events.accepted import checks_of
 from provision.events.fold import RunReport
+from provision.model.text import one_line
 from provision.runner.journal import Run
 
 _OUTCOMES = {
@@ -57,8 +59,8 @@ def journal_entry(report: RunReport, event: Mapping[str, Any]) -> dict[str, Any]
     }
     if result.get("changed"):
         entry["changed"] = True
-    if "cluster_checks" in result:
-        entry["checks"] = result["cluster_checks"]
+    if checks := checks_of(data, report.machines):
+        entry["checks"] = [check.as_dict() for check in checks]
     if kind in ("runner_on_failed", "runner_on_unreachable") and "censored" not in result:
-        entry["reason"] = str(result.get("msg", ""))[:2000]
+        entry["reason"] = one_line(result.get("msg", ""))
     return entry

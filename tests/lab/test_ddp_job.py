@@ -12,32 +12,39 @@ import pytest
 from labs import Lab, docker
 
 from provision.judge import ddp
-from provision.judge.ddp_evidence import evidence_from
+from provision.judge.ddp_evidence import Wants, documents, evidence_from
+from provision.judge.ddp_plan import Job, Plan
 
 DIRECTORY = "/var/lib/clusterctl/ddp"
+RUNS = f"{DIRECTORY}/runs/slurmtest"
 EXPECTED = {"node1": 2, "node2": 2}
+PLAN = Plan([Job(EXPECTED, 2, "")])
 
 
-def submit(lab: Lab, *options: str) -> str:
-    """Run the job as the role does; return what ddp_submit.py printed."""
-    expect = ",".join(f"{node}={count}" for node, count in EXPECTED.items())
-    fixed = ["--container=slurmctld", "--user=64031:64031", "--gpus=2", f"--expect={expect}"]
+def submit(lab: Lab, *options: str) -> dict[str, Any]:
+    """Run the job as the role does; return what ddp_submit.py said of it."""
+    jobs = json.dumps([job.as_dict() for job in PLAN.jobs])
+    fixed = ["--container=slurmctld", "--user=64031:64031", f"--runs={RUNS}", f"--jobs={jobs}"]
     limits = ["--start-timeout=60", "--run-timeout=300"]
     command = [f"{DIRECTORY}/ddp_submit.py", f"--script={DIRECTORY}/ddp_job.sh", *fixed, *limits, *options]
-    return docker("exec", lab.container("head"), *command)
+    [document] = documents(docker("exec", lab.container("head"), *command))
+    return dict(document)
 
 
-def verdict(lab: Lab, job: str) -> dict[str, dict[str, Any]]:
+def collected(lab: Lab, node: str, job: dict[str, Any]) -> str:
+    """Return what the collector prints on a node."""
+    words = [RUNS, job["run_id"], job["id"], "64031"]
+    return docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", *words)
+
+
+def verdict(lab: Lab, job: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Collect from the machines and judge, as the role does; return the checks by name."""
-    left = {
-        node: docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
-        for node in EXPECTED
-    }
-    checks = [check.as_dict() for check in ddp.checks(evidence_from(job, "", left, EXPECTED, ["gpu"], {}, DIRECTORY))]
-    return {check["id"].removeprefix("ddp."): check for check in checks}
+    left = {node: collected(lab, node, job) for node in EXPECTED}
+    found = evidence_from(job, "", left, Wants(EXPECTED, 2, ["gpu"]), {}, RUNS)
+    return {check.id.removeprefix("ddp."): check.as_dict() for check in ddp.checks(PLAN, [found])}
 
 
-def left_over(lab: Lab, job: str) -> list[str]:
+def left_over(lab: Lab, job: dict[str, Any]) -> list[str]:
     """Return what of the job is still on the compute machines: processes, and the storage of its containers.
 
     Slurm's Epilog clears up after the job has been reported as ended; it gets ten seconds for that.
@@ -45,7 +52,7 @@ def left_over(lab: Lab, job: str) -> list[str]:
     found: list[str] = ["not looked yet"]
     deadline = time.monotonic() + 10
     while found and time.monotonic() < deadline:
-        found = list(remains(lab, json.loads(job)["id"]))
+        found = list(remains(lab, job["id"]))
     return found
 
 
@@ -62,21 +69,20 @@ def test_a_corrupted_gradient_on_the_other_machine_is_named_through_slurm(provis
     job = submit(provisioned_lab, "--env", "DDP_PROOF_SABOTAGE=gradient", "--env", "DDP_PROOF_SABOTAGE_RANK=3")
 
     checks = verdict(provisioned_lab, job)
-    records = json.loads(
-        docker("exec", provisioned_lab.container("node2"), f"{DIRECTORY}/ddp_collect.py", f"{DIRECTORY}/runs", job)
-    )
+    records = json.loads(collected(provisioned_lab, "node2", job))
     own = {record["rank"] for record in records["records"]}
     guilty = "node2" if 3 in own else "node1"
 
     assert checks["parameters"]["verdict"] == "fail"
     assert f"rank 3 on {guilty}, parameter token.weight" in checks["parameters"]["cause"]
-    assert json.loads(job)["exit_code"] != 0
-    assert all(check["simulated"] for check in checks.values())
+    assert job["exit_code"] != 0
+    assert all(check["simulated"] for name, check in checks.items() if name != "nodes")
     assert left_over(provisioned_lab, job) == []
 
 
 def test_a_rank_that_is_killed_is_named_and_nothing_stays_behind(provisioned_lab: Lab) -> None:
-    lab, printed = provisioned_lab, []
+    lab = provisioned_lab
+    printed: list[dict[str, Any]] = []
     waiting = threading.Thread(target=lambda: printed.append(submit(lab)))
 
     waiting.start()
@@ -94,7 +100,7 @@ def test_a_rank_that_is_killed_is_named_and_nothing_stays_behind(provisioned_lab
 def kill_a_rank(lab: Lab, node: str) -> None:
     """Kill one rank with SIGKILL once it has met the others."""
     find = (
-        f'cd {DIRECTORY}/runs && cd "$(ls -td 2*/ | head -n 1)" && grep -l \'"state": "running"\' rank-*.json '
+        f'cd {RUNS} && cd "$(ls -td 2*/ | head -n 1)" && grep -l \'"state": "running"\' rank-*.json '
         '| xargs grep -lE \'"step": "(collectives|broadcast|gradients|parameters)"\' | head -n 1'
     )
     deadline = time.monotonic() + 120

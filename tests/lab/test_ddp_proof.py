@@ -20,7 +20,8 @@ import yaml
 
 from provision import content
 from provision.judge import ddp
-from provision.judge.ddp_evidence import evidence_from
+from provision.judge.ddp_evidence import Wants, evidence_from
+from provision.judge.ddp_plan import Job, Plan
 
 FILES = content.ROOT / "roles" / "ddp_validation" / "files"
 
@@ -88,15 +89,17 @@ class Trial:
 
     def verdict(self, expected: dict[str, int], code: int, simulated: str) -> dict[str, dict[str, Any]]:
         """Collect and judge, as the role does."""
-        slurm = {"run_id": "r1", "id": "7", "state": "FAILED" if code else "COMPLETED", "reason": "", "exit_code": code}
+        slurm = {"run_id": "r1", "id": "7", "state": "FAILED" if code else "COMPLETED", "exit_code": code}
         left = {}
         for node in expected:
-            command = [sys.executable, str(FILES / "ddp_collect.py"), str(self.folder / node), json.dumps(slurm)]
+            words = [str(self.folder / node), "r1", "7", str(os.getuid())]
+            command = [sys.executable, str(FILES / "ddp_collect.py"), *words]
             left[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         words = [word for word in simulated.split(",") if word]
-        found = evidence_from(json.dumps(slurm), "", left, expected, words, {}, str(self.folder))
-        checks = [check.as_dict() for check in ddp.checks(found)]
-        return {check["id"].removeprefix("ddp."): check for check in checks}
+        gpus = next(iter(expected.values())) if words else 0
+        found = evidence_from(slurm, "", left, Wants(expected, gpus, words), {}, str(self.folder))
+        checks = ddp.checks(Plan([Job(expected, gpus, "")]), [found])
+        return {check.id.removeprefix("ddp."): check.as_dict() for check in checks}
 
 
 @pytest.fixture
@@ -112,7 +115,7 @@ def test_four_ranks_on_two_machines_prove_every_step_and_mark_what_is_simulated(
     checks = trial.run(nodes={"node1": 2, "node2": 2}, CLUSTER_SIMULATED="gpu", CUDA_VISIBLE_DEVICES="0,1")
 
     assert bad(checks) == {}
-    assert all(check["simulated"] for check in checks.values())
+    assert all(check["simulated"] for name, check in checks.items() if name != "nodes")
     assert "4 distinct simulated GPUs" in checks["identity"]["observed"]
     assert "simulated" in checks["speed"]["observed"]
 

@@ -126,3 +126,11 @@ def test_anybodys_own_allocation_expects_the_ranks_of_its_own_nodes(script, tmp_
     done = subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, check=False)
 
     assert done.stdout == f"{expected} 10.0.0.11:22345 32\n", done.stderr
+
+
+def test_another_users_records_go_to_a_directory_of_their_own_which_nobody_else_can_plant(script):
+    lines = script.splitlines()
+
+    assert not any(line.startswith(("#SBATCH --output", "#SBATCH --chdir")) for line in lines)
+    assert "[[ -O $DDP_RUNS ]] || DDP_RUNS=/tmp/clusterctl-ddp-$(id -u)" in lines
+    assert lines.index("umask 0077") < lines.index("if [[ ! -O $DDP_RUNS || -L $DDP_RUNS ]]; then")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from provision.judge import ddp
 from provision.judge.ddp import STEPS
-from provision.judge.ddp_blame import LOG_CAUSES, cause_in, who_broke
-from provision.judge.ddp_evidence import evidence_from
+from provision.judge.ddp_blame import who_broke as who_broke_of
+from provision.judge.ddp_evidence import Accused, Evidence, Record, Wants, evidence_from
+from provision.judge.ddp_logs import LOG_CAUSES, cause_in
+from provision.judge.ddp_plan import Job, Plan
 from provision.model.gres import gpus
 
 EXPECTED = {"node1": 2, "node2": 2}
@@ -49,6 +52,8 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
     result = {
         "run_id": "r1",
         "job_id": "7",
+        "world": 4,
+        "device": "cpu",
         "backend": "gloo",
         "simulated": ["gpu"],
         "sabotage": "",
@@ -63,20 +68,22 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
             "logs": {str(one["rank"]): [f"last words of rank {one['rank']}"] for one in here},
             "node_log": [f"node {node}"],
         }
-    slurm = {"id": "7", "state": "COMPLETED", "reason": "None", "exit_code": 0, "log": [], **job}
-    return {
-        "run_id": "r1",
-        "expected": EXPECTED,
-        "simulated": ["gpu"],
-        "job": slurm,
-        "nodes": nodes,
-        "rdma": {},
-        "directory": "/runs/r1",
-    }
+    slurm = {"run_id": "r1", "id": "7", "state": "COMPLETED", "reason": "None", "exit_code": 0, **job}
+    return {"gpus": 2, "simulated": ["gpu"], "job": slurm, "nodes": nodes, "rdma": {}, "required": False}
+
+
+def read(found: dict[str, Any]) -> Evidence:
+    """The evidence as the role's filter reads it, from what machines printed."""
+    left = {node: json.dumps(told) for node, told in found["nodes"].items()}
+    wants = Wants(EXPECTED, found["gpus"], found["simulated"], found["required"])
+    return evidence_from(found["job"], "", left, wants, found["rdma"], "/runs")
+
+
+PLAN = Plan([Job(EXPECTED, 2, "batch")])
 
 
 def judge(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [check.as_dict() for check in ddp.checks(found)]
+    return [check.as_dict() for check in ddp.checks(PLAN, [read(found)])]
 
 
 def by_id(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -86,21 +93,22 @@ def by_id(checks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_healthy_run_passes_in_every_step_and_as_a_whole():
     checks = judge(evidence())
 
-    assert [check["id"] for check in checks] == [*(f"ddp.{name}" for name in STEPS), "gpudirect.traffic", "ddp.result"]
+    assert {check["id"] for check in checks} == {*ddp.SUBJECT.ids, "gpudirect.traffic"}
+    assert len(checks) == len(ddp.SUBJECT.ids) + 1
     assert {check["verdict"] for check in checks if check["id"].startswith("ddp.")} == {"pass"}, checks
 
 
 def test_what_was_simulated_is_marked_in_every_check_and_what_simulation_leaves_out_is_skipped():
     checks = judge(evidence())
 
-    assert all(check["simulated"] for check in checks)
+    assert all(check["simulated"] for check in checks if check["id"] != "ddp.nodes")
     assert by_id(checks)["gpudirect.traffic"]["verdict"] == "skip"
 
 
 def real(lines: dict[str, str], **rdma: Any) -> dict[str, Any]:
     """A healthy run over NCCL on real GPUs; each node's lines on connections."""
     found = evidence() | {"simulated": [], "rdma": rdma}
-    found["nodes"]["node1"]["result"] |= {"simulated": [], "backend": "nccl"}
+    found["nodes"]["node1"]["result"] |= {"simulated": [], "backend": "nccl", "device": "cuda"}
     for node, text in lines.items():
         found["nodes"][node]["nccl"] = text.splitlines()
     return found
@@ -142,11 +150,33 @@ def test_the_bridge_that_keeps_gpudirect_away_is_named():
     assert "ACS is on at 0000:a0:01.0 of node2" in check["cause"]
 
 
-def test_a_job_over_gloo_says_nothing_of_gpudirect():
-    found = real({})
-    found["nodes"]["node1"]["result"]["backend"] = "gloo"
+def test_nodes_without_gpus_say_nothing_of_gpudirect():
+    assert by_id(judge(real({}) | {"gpus": 0}))["gpudirect.traffic"]["verdict"] == "skip"
 
-    assert by_id(judge(found))["gpudirect.traffic"]["verdict"] == "skip"
+
+def test_data_that_all_goes_through_memory_is_an_error_where_gpudirect_is_required():
+    found = real({"node1": DIRECT, "node2": STAGED})
+
+    assert by_id(judge(found | {"required": True}))["gpudirect.traffic"]["verdict"] == "fail"
+    assert by_id(judge(found))["gpudirect.traffic"]["verdict"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"device": "cpu"}, "made on cpu over nccl, the inventory declares 2 GPUs a node"),
+        ({"backend": "gloo"}, "made on cuda over gloo, the inventory declares 2 GPUs a node"),
+        ({"world": 2}, "made by 2 ranks, the inventory declares 4"),
+    ],
+)
+def test_a_proof_of_something_else_than_the_inventory_declares_is_a_failure(change, why):
+    found = real({"node1": DIRECT, "node2": DIRECT})
+    found["nodes"]["node1"]["result"] |= change
+
+    whole = by_id(judge(found))["result"]
+
+    assert whole["verdict"] == "fail"
+    assert why in whole["cause"]
 
 
 def test_a_simulated_result_is_no_proof_of_a_real_cluster():
@@ -225,8 +255,7 @@ def test_a_rank_whose_own_record_disagrees_with_the_result_is_named():
 
 
 def test_the_result_of_an_earlier_run_does_not_count():
-    found = evidence()
-    found["run_id"] = "r2"
+    found = evidence(run_id="r2")
 
     checks = by_id(judge(found))
 
@@ -235,32 +264,25 @@ def test_the_result_of_an_earlier_run_does_not_count():
 
 
 def test_a_job_that_never_started_is_unknown_with_slurms_reason():
-    found = evidence([], state="PENDING", reason="(ReqNodeNotAvail,UnavailableNodes:node2)", exit_code=None)
+    found = evidence([], state="PENDING", reason="ReqNodeNotAvail,_UnavailableNodes:node2", exit_code=None)
 
     checks = judge(found)
 
-    assert {check["verdict"] for check in checks if check["id"].startswith("ddp.")} == {"unknown"}
-    assert "job 7 PENDING: (ReqNodeNotAvail,UnavailableNodes:node2)" in by_id(checks)["result"]["observed"]
+    assert {check["verdict"] for check in checks if check["id"] not in ("ddp.nodes", "gpudirect.traffic")} == {
+        "unknown"
+    }
+    assert "job 7 PENDING: ReqNodeNotAvail,_UnavailableNodes:node2" in by_id(checks)["result"]["observed"]
 
 
 def test_a_refused_submission_is_unknown_with_what_sbatch_said():
-    found = evidence_from(
-        "", "sbatch: error: invalid partition specified: gpu", {"node1": ""}, EXPECTED, ["gpu"], {}, "/d"
-    )
+    said = "sbatch: error: invalid partition specified: gpu"
+    for job, complaint in ((None, said), ({"id": "", "reason": said}, "")):
+        found = evidence_from(job, complaint, {"node1": ""}, Wants(EXPECTED, 2, ["gpu"]), {}, "/d")
 
-    whole = by_id(judge(found))["result"]
+        whole = by_id([check.as_dict() for check in ddp.checks(PLAN, [found])])["result"]
 
-    assert whole["verdict"] == "unknown"
-    assert "invalid partition" in whole["observed"]
-
-
-def test_output_that_is_no_json_becomes_missing_evidence():
-    found = evidence_from(
-        '{"run_id": "r1", "id": "7"', "", {"node1": "Traceback", "node2": "[]"}, EXPECTED, [], {}, "/d"
-    )
-
-    assert found["nodes"] == {"node1": {}, "node2": {}}
-    assert found["run_id"] == ""
+        assert whole["verdict"] == "unknown"
+        assert "invalid partition" in whole["observed"]
 
 
 def test_a_broken_job_shows_the_guilty_ranks_last_words_and_not_a_victims():
@@ -299,6 +321,10 @@ def test_a_job_beyond_its_time_limit_says_so():
     assert "time limit" in whole["cause"]
 
 
+def who_broke(records: list[dict[str, Any]]) -> list[Accused]:
+    return who_broke_of([Record.model_validate(one) for one in records], EXPECTED)
+
+
 OWN = {"kind": "own", "text": "OutOfMemoryError: CUDA out of memory"}
 
 
@@ -318,30 +344,37 @@ OWN = {"kind": "own", "text": "OutOfMemoryError: CUDA out of memory"}
 def test_the_culprit_is_told_from_its_victims(changed, guilty, why):
     records = [broken(rank, **changed.get(rank, {})) for rank in range(4)]
 
-    found = who_broke(records, EXPECTED)
+    found = who_broke(records)
 
-    assert [accused["rank"] for accused in found] == guilty
-    assert all(why in accused["detail"] for accused in found), found
+    assert [accused.rank for accused in found] == guilty
+    assert all(why in accused.detail for accused in found), found
 
 
 def test_a_node_whose_ranks_left_no_record_is_named():
-    found = who_broke([broken(0), broken(1), broken(2)], EXPECTED)
+    found = who_broke([broken(0), broken(1), broken(2)])
 
-    assert [(accused["rank"], accused["node"]) for accused in found] == [(None, "node2")]
-    assert "1 of 2 ranks" in found[0]["detail"]
+    assert [(accused.rank, accused.node) for accused in found] == [(None, "node2")]
+    assert "1 of 2 ranks" in found[0].detail
 
 
 def test_nodes_that_each_ran_a_job_of_their_own_are_found():
     apart = [record(0), record(1), record(0, node="node2"), record(1, node="node2")]
 
-    found = who_broke(apart, EXPECTED)
+    found = who_broke(apart)
 
-    assert [accused["rank"] for accused in found] == [0, 1]
-    assert "separate jobs" in found[0]["detail"]
+    assert [(accused.rank, accused.node) for accused in found] == [
+        (0, "node1"),
+        (0, "node2"),
+        (1, "node1"),
+        (1, "node2"),
+    ]
+    assert "separate jobs" in found[0].detail
 
 
 FIXTURES = (
-    "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+    "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timeout, remote=[127.0.1.1]:34567",
+    "RuntimeError: Gloo connectFullMesh failed with [pair.cc:1022] Connection refused, remote=[10.0.0.12]:3456",
+    "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: Connection timed out",
     "[E socket.cpp] port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",
     "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect",
     "[W socket.cpp:456] cannot be retrieved (gai error: -2 - Name or service not known).",
@@ -355,6 +388,18 @@ FIXTURES = (
 @pytest.mark.parametrize(("number", "line"), list(enumerate(FIXTURES)), ids=lambda value: str(value)[:20])
 def test_each_known_log_line_leads_to_its_own_cause(number, line):
     assert cause_in([["a healthy line", line]]) == LOG_CAUSES[number][1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("node2 resolves to 127.0.1.1 on itself: the other nodes could not connect to it", "loopback"),
+        ("Gloo connectFullMesh failed with [pair.cc:144] no error", "firewall"),
+        ("Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: No route to host", "firewall"),
+    ],
+)
+def test_a_firewall_is_not_taken_for_a_name_that_leads_to_loopback(line, cause):
+    assert cause in cause_in([[line]])[0]
 
 
 def test_healthy_logs_lead_to_no_cause():

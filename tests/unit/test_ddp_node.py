@@ -71,6 +71,7 @@ class Step:
             "DDP_EXPECT": "node1=2,node2=2",
             "DDP_RUN_ID": "r1",
             "DDP_DIRECTORY": str(self.folder / "ddp"),
+            "DDP_RUNS": str(self.folder / "ddp" / "runs"),
             "DDP_RUN_DIRECTORY": str(self.folder / "ddp" / "runs" / "r1"),
             "DDP_IMAGE": "head:5000/clusterctl/ddp@sha256:00",
             "CLUSTER_SIMULATED": "",
@@ -165,6 +166,13 @@ def test_a_node_without_gpus_runs_the_declared_ranks_on_the_cpu(step):
     assert options(step.container, "--device") == ["cpu"]
 
 
+def test_a_declared_gpu_that_was_not_granted_is_missed_and_not_replaced_by_the_cpu(step):
+    step.run(DDP_GPUS="2", CUDA_VISIBLE_DEVICES="NoDevFiles")
+
+    assert options(step.container, "--device") == ["cuda"]
+    assert options(step.container, "--nproc-per-node") == ["2"]
+
+
 @pytest.mark.parametrize(("number", "host"), [("0", "is_host=1,"), ("1", "is_host=0,")])
 def test_the_rendezvous_is_on_the_first_node_and_the_same_for_all(step, number, host):
     step.run(SLURM_NODEID=number)
@@ -223,6 +231,15 @@ def test_a_cancelled_job_stops_its_container_and_keeps_its_exit_code(step):
     assert process.wait(timeout=20) == 143
     process.communicate()
     assert [call[0] for call in step.calls if call[0] in ("stop", "rm")] == ["stop", "rm"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a directory of another user")
+def test_a_directory_that_somebody_else_has_planted_is_not_written_to(step):
+    os.chown(step.folder / "ddp" / "runs", 64031, 64031)
+
+    assert step.run() == 2
+
+    assert not (step.folder / "ddp" / "runs" / "r1").exists()
 
 
 def test_only_the_latest_runs_are_kept(step):

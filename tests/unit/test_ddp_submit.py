@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ ENGINE = """\
 #!/bin/sh
 here=$(dirname "$0")
 echo "$@" >>"$here/calls"
+for word in $(cat "$here/slow" 2>/dev/null); do case " $* " in *" $word "*) exec sleep 30 ;; esac; done
 case "$*" in
 *" sbatch "*) cat >"$here/script"; cat "$here/sbatch.out"; exit "$(cat "$here/sbatch.code")" ;;
 *" scontrol "*) cat "$here/job" ;;
@@ -34,6 +36,7 @@ class Engine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.jobs: list[dict[str, Any]] = [{"expect": {"node1": 2, "node2": 2}, "gpus": 2, "partition": ""}]
         program = folder / "docker"
         program.write_text(ENGINE)
         program.chmod(0o755)
@@ -50,7 +53,7 @@ class Engine:
         return (self.folder / "calls").read_text()
 
     def start(self, **options: str) -> subprocess.Popen[str]:
-        settings = {"start-timeout": "5", "run-timeout": "5", "gpus": "2"} | options
+        settings = {"start-timeout": "5", "run-timeout": "5"} | options
         return subprocess.Popen(
             [
                 sys.executable,
@@ -58,7 +61,8 @@ class Engine:
                 f"--script={self.folder / 'job.sh'}",
                 "--container=slurmctld",
                 "--user=64031:64031",
-                "--expect=node1=2,node2=2",
+                "--runs=/runs/slurmtest",
+                f"--jobs={json.dumps(self.jobs)}",
                 *(f"--{name}={value}" for name, value in settings.items()),
             ],
             stdout=subprocess.PIPE,
@@ -70,8 +74,8 @@ class Engine:
     def run(self, **options: str) -> dict[str, object]:
         out, err = self.start(**options).communicate(timeout=30)
         assert out, err
-        document: dict[str, object] = json.loads(out)
-        return document
+        [document] = json.loads(out)["jobs"]
+        return dict(document)
 
 
 @pytest.fixture
@@ -84,16 +88,37 @@ def test_the_job_is_submitted_as_the_ordinary_user_for_exactly_the_declared_node
 
     sbatch = next(line for line in engine.calls.splitlines() if " sbatch " in line)
     assert "--user 64031:64031" in sbatch
-    assert "--nodes=2 --nodelist=node1,node2 --gres=gpu:2" in sbatch
+    assert "--nodes=2 --nodelist=node1,node2" in sbatch
+    assert "--gres=gpu:2" in sbatch
+    assert "--output=/runs/slurmtest/job-%j.log" in sbatch
+    assert "--partition" not in sbatch
     assert f"DDP_RUN_ID={document['run_id']}" in sbatch
     assert "DDP_EXPECT=node1=2,node2=2" in sbatch
     assert (engine.folder / "script").read_text().endswith("srun true\n")
 
 
 def test_a_cluster_without_gpus_asks_for_none(engine):
-    engine.run(gpus="0")
+    engine.jobs[0]["gpus"] = 0
+
+    engine.run()
 
     assert "--gres" not in engine.calls
+
+
+def test_nodes_without_a_common_partition_have_jobs_of_their_own_at_the_same_time(engine):
+    engine.jobs = [
+        {"expect": {"node1": 2}, "gpus": 2, "partition": "a"},
+        {"expect": {"node2": 1}, "gpus": 0, "partition": "b"},
+    ]
+
+    out, _ = engine.start().communicate(timeout=30)
+
+    first, second = [line for line in engine.calls.splitlines() if " sbatch " in line]
+    assert "--nodelist=node1 " in first
+    assert "--partition=a" in first
+    assert "--nodelist=node2 " in second
+    assert "--partition=b" in second
+    assert [document["state"] for document in json.loads(out)["jobs"]] == ["COMPLETED", "COMPLETED"]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +140,50 @@ def test_slurms_word_on_the_end_is_passed_on(engine, said, state, code):
 
 
 def test_a_job_that_does_not_start_is_cancelled_and_the_drained_node_is_named(engine):
-    engine.answers(job="JobId=42 JobState=PENDING Reason=ReqNodeNotAvail ExitCode=0:0")
+    engine.answers(job="JobId=42 JobState=PENDING Reason=Resources ExitCode=0:0")
 
     document = engine.run(**{"start-timeout": "0.5"})
 
     assert document["state"] == "PENDING"
     assert document["exit_code"] is None
-    assert document["reason"] == "ReqNodeNotAvail; node2 drained: disk replaced"
+    assert document["reason"] == "Resources"
+    assert document["out"] == ["node2 drained: disk replaced"]
     assert "scancel 42" in engine.calls
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["ReqNodeNotAvail,_UnavailableNodes:node2", "launch_failed_requeued_held"],
+)
+def test_a_job_that_no_waiting_would_start_is_reported_at_once(engine, reason):
+    engine.answers(job=f"JobId=42 JobState=PENDING Reason={reason} ExitCode=0:0")
+    begun = time.monotonic()
+
+    document = engine.run(**{"start-timeout": "120"})
+
+    assert time.monotonic() - begun < 20
+    assert document["reason"] == reason
+    assert "scancel 42" in engine.calls
+
+
+def test_a_slurmctld_that_takes_a_job_and_does_not_say_so_keeps_no_node(engine):
+    (engine.folder / "slow").write_text("sbatch")
+
+    document = engine.run(**{"answer-timeout": "1"})
+
+    assert document["id"] == ""
+    assert document["reason"].startswith(
+        "sbatch did not answer within 1 s; a job that was taken all the same is cancelled"
+    )
+    assert f"scancel --name=clusterctl-ddp-{document['run_id']}" in engine.calls
+
+
+def test_a_slurmctld_that_falls_silent_does_not_keep_us_and_the_job_is_not_forgotten(engine):
+    (engine.folder / "slow").write_text("scontrol scancel sinfo")
+
+    document = engine.run(**{"answer-timeout": "1", "start-timeout": "1"})
+
+    assert "scontrol did not answer within 1 s; it could not be cancelled: scancel 42" in document["reason"]
 
 
 def test_a_job_that_does_not_end_is_cancelled_and_called_a_timeout(engine):
@@ -156,35 +217,3 @@ def test_stopping_the_wait_cancels_the_job(engine):
     assert process.wait(timeout=20) == 128 + signal.SIGTERM
     assert "scancel 42" in engine.calls
     process.communicate()
-
-
-def collect(runs: Path, job: str) -> dict[str, object]:
-    printed = subprocess.run(
-        [sys.executable, str(FILES / "ddp_collect.py"), str(runs), job], capture_output=True, text=True, check=True
-    ).stdout
-    document: dict[str, object] = json.loads(printed)
-    return document
-
-
-def test_the_collector_reads_one_run_and_leaves_out_what_is_broken(tmp_path):
-    run = tmp_path / "r1"
-    run.mkdir()
-    (run / "rank-0.json").write_text('{"rank": 0}')
-    (run / "rank-1.json").write_text('{"rank": 1')
-    ways = ["0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"]
-    (run / "rank-0.log").write_text("\n".join([*ways, *(f"line {number}" for number in range(100))]))
-    (run / "node.log").write_bytes(b"caf\xe9\n")
-    (tmp_path / "job-7.log").write_text("batch\n")
-
-    found = collect(tmp_path, '{"run_id": "r1", "id": "7"}')
-
-    assert found["records"] == [{"rank": 0}]
-    assert found["result"] is None
-    assert found["logs"] == {"0": [f"line {number}" for number in range(80, 100)]}
-    assert found["nccl"] == ways
-    assert found["job_log"] == ["batch"]
-
-
-@pytest.mark.parametrize("job", ["", "{}", '{"run_id": "../etc", "id": "7"}'])
-def test_the_collector_reads_nothing_outside_a_run(tmp_path, job):
-    assert collect(tmp_path, job) == {}

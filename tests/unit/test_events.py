@@ -11,7 +11,8 @@ import pytest
 from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import Failure, RunReport, Task
-from provision.model.checks import Check, Verdict, overall
+from provision.events.verdict import verdict
+from provision.model.checks import Check, Verdict
 
 
 def result(
@@ -27,12 +28,18 @@ def result(
     return {
         "event": f"runner_on_{kind}",
         "created": "2026-01-01T10:00:02+00:00",
-        "event_data": {"host": host, "task": task, "role": role, "res": dict(res or {}), **more},
+        "event_data": {"host": host, "task": task, "role": role, "res": {"changed": False, **(res or {})}, **more},
     }
 
 
 def play(name: str, at: str = "2026-01-01T10:00:00+00:00") -> dict[str, Any]:
     return {"event": "playbook_on_play_start", "created": at, "event_data": {"name": name}}
+
+
+def judged(host: str, *checks: Mapping[str, Any], kind: str = "ok", **more: Any) -> dict[str, Any]:
+    """Build the event of our own action that hands over checks."""
+    res = {"changed": False, "cluster_checks": list(checks)}
+    return result(host, kind=kind, res=res, resolved_action="ansible.legacy.cluster_check", **more)
 
 
 def stats(**counts: Any) -> dict[str, Any]:
@@ -44,10 +51,16 @@ def check(verdict: str, **more: Any) -> dict[str, Any]:
 
 
 def folded(*events: Mapping[str, Any], plays: list[tuple[str, str]] | None = None, rc: int | None = 0) -> RunReport:
-    report = RunReport(plays=plays or [], rc=rc)
+    report = RunReport(plays=plays or [], rc=rc, began=True)
     for event in events:
         report.add(event)
     return report
+
+
+def whole(*events: Mapping[str, Any], rc: int = 0) -> RunReport:
+    """Fold a run that came to its end."""
+    failed = {event["event_data"]["host"]: 1 for event in events if event["event"] == "runner_on_failed"}
+    return folded(*events, stats(failures=failed), rc=rc)
 
 
 def test_every_task_result_is_counted_once_for_its_host() -> None:
@@ -107,9 +120,11 @@ def test_a_failure_that_is_ignored_or_rescued_is_none() -> None:
 
 def test_checks_are_read_from_results_and_from_loop_items() -> None:
     report = folded(
-        result("n1", res={"cluster_checks": [check("pass")]}),
+        judged("n1", check("pass")),
         result(
-            "n2", res={"results": [{"cluster_checks": [check("fail", host="n9")]}, {"cluster_checks": [check("warn")]}]}
+            "n2",
+            res={"results": [{"cluster_checks": [check("fail", host="n9")]}, {"cluster_checks": [check("warn")]}]},
+            resolved_action="cluster_check",
         ),
     )
 
@@ -119,41 +134,45 @@ def test_checks_are_read_from_results_and_from_loop_items() -> None:
 
 
 def test_a_check_that_cannot_be_read_is_unknown_and_not_lost() -> None:
-    report = folded(result("n1", res={"cluster_checks": [{"id": "x", "verdict": "splendid"}]}))
+    report = folded(judged("n1", {"id": "x.y", "verdict": "splendid"}, {"verdict": "pass"}, {"id": "x"}))
 
-    assert [item.verdict for item in report.checks] == [Verdict.UNKNOWN]
+    assert [(item.id, item.verdict) for item in report.checks] == [("run.unreadable", Verdict.UNKNOWN)] * 3
 
 
 def test_a_task_that_fails_beside_the_checks_becomes_an_unknown_check() -> None:
-    report = folded(
-        result("n1", res={"cluster_checks": [check("pass")]}),
+    report = whole(
+        judged("n1", check("pass")),
         result("n1", kind="failed", task="Verify | Ask", res={"msg": "exploded"}),
     )
 
-    checks = report.checks_with_failures()
+    found = verdict(report)
+    checks = [check for check in found.checks if check.id.startswith("munge.")]
 
-    assert overall(checks) is Verdict.UNKNOWN
+    assert found.word is Verdict.UNKNOWN
     assert checks[-1].observed == "munge | Verify | Ask: exploded"
     assert checks[-1].host == "n1"
 
 
 def test_the_task_that_sums_up_bad_checks_is_not_a_check_of_its_own() -> None:
-    report = folded(
-        result("n1", res={"cluster_checks": [check("fail")]}),
+    report = whole(
+        judged("n1", check("fail")),
         result("n1", kind="failed", role="", task="End", task_action="cluster_check", res={"msg": "one"}),
+        rc=2,
     )
 
-    assert len(report.checks_with_failures()) == 1
+    found = verdict(report)
+    assert (found.word, len(found.checks)) == (Verdict.FAIL, 1)
     assert report.failed_hosts == {"n1"}
 
 
 def test_a_fail_task_without_any_bad_check_is_not_taken_for_a_sum() -> None:
-    report = folded(
-        result("n1", res={"cluster_checks": [check("pass")]}),
+    report = whole(
+        judged("n1", check("pass")),
         result("n1", kind="failed", resolved_action="ansible.builtin.fail", res={"msg": "one"}),
+        rc=2,
     )
 
-    assert overall(report.checks_with_failures()) is Verdict.UNKNOWN
+    assert verdict(report).word is Verdict.UNKNOWN
 
 
 def test_stages_follow_the_plays_and_take_their_time_from_the_events() -> None:
@@ -239,21 +258,23 @@ GONE = result("n2", kind="unreachable", res={"msg": "x"})
         # T1: Ansible ends with 0 when no machine matched.
         ("provision", [], 0, ExitCode.BAD_REQUEST),
         ("provision", [OK], 250, ExitCode.BUG),
-        ("provision", [result("n1", res={"cluster_checks": [check("fail")]})], 0, ExitCode.VERIFICATION_FAILED),
-        ("verify", [result("n1", res={"cluster_checks": [check("pass")]})], 0, ExitCode.DONE),
-        ("verify", [result("n1", res={"cluster_checks": [check("warn")]})], 0, ExitCode.DONE),
-        ("verify", [result("n1", res={"cluster_checks": [check("fail")]})], 0, ExitCode.VERIFICATION_FAILED),
-        ("verify", [result("n1", res={"cluster_checks": [check("unknown")]})], 0, ExitCode.VERIFICATION_FAILED),
+        ("discover", [OK], 1, ExitCode.BUG),
+        ("plan", [OK], 250, ExitCode.BUG),
+        ("provision", [judged("n1", check("fail"))], 0, ExitCode.VERIFICATION_FAILED),
+        ("verify", [judged("n1", check("pass"))], 0, ExitCode.DONE),
+        ("verify", [judged("n1", check("warn"))], 0, ExitCode.DONE),
+        ("verify", [judged("n1", check("fail"))], 0, ExitCode.VERIFICATION_FAILED),
+        ("verify", [judged("n1", check("unknown"))], 0, ExitCode.VERIFICATION_FAILED),
         ("verify", [OK], 0, ExitCode.VERIFICATION_FAILED),
-        ("verify", [result("n1", res={"cluster_checks": [check("pass")]}), GONE], 4, ExitCode.VERIFICATION_FAILED),
-        ("preflight", [result("n1", res={"cluster_checks": [check("fail")]})], 2, ExitCode.PREFLIGHT_REFUSED),
-        ("preflight", [result("n1", res={"cluster_checks": [check("pass")]})], 0, ExitCode.DONE),
+        ("verify", [judged("n1", check("pass")), GONE], 4, ExitCode.VERIFICATION_FAILED),
+        ("preflight", [judged("n1", check("fail"))], 2, ExitCode.PREFLIGHT_REFUSED),
+        ("preflight", [judged("n1", check("pass"))], 0, ExitCode.DONE),
     ],
 )
 def test_the_exit_code_follows_from_what_happened_on_each_machine(
     command: str, events: list[dict[str, Any]], rc: int, expected: ExitCode
 ) -> None:
-    assert exit_code(command, folded(*events, rc=rc)) is expected
+    assert exit_code(command, whole(*events, rc=rc)) is expected
 
 
 PLAYS = [("discover", "D"), ("preflight", "P"), ("base", "B")]

@@ -12,10 +12,12 @@ import pytest
 
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.fold import RunReport
+from provision.events.verdict import RunVerdict, verdict
 from provision.model.checks import Check, Level, Verdict
 from provision.model.text import MAX_TEXT, clean
+from provision.report.checks import show_checks
 from provision.report.documents import error_document, junit, run_document
-from provision.report.summary import Printer, show_changes, show_checks, show_run
+from provision.report.summary import Printer, show_changes, show_run
 
 PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
 FAIL = Check(
@@ -50,6 +52,11 @@ def report() -> RunReport:
     return report
 
 
+def judged(*checks: Check, **more: Any) -> RunVerdict:
+    """Return the verdict of a whole run with these checks."""
+    return verdict(RunReport(checks=list(checks), rc=0, finished=True, began=True, **more))
+
+
 def printed(width: int, *call: Any, **options: Any) -> str:
     show, *arguments = call
     stream = io.StringIO()
@@ -78,7 +85,8 @@ def test_checks_that_passed_are_counted_and_listed_only_when_asked_for() -> None
     full = printed(80, show_checks, [PASS, FAIL, UNKNOWN, SKIP], every=True)
 
     assert "checks: 1 pass, 1 fail, 1 unknown, 1 skip" in brief
-    assert "node1" not in brief
+    assert "0400" not in brief.partition("expected")[0]
+    assert "skip     slurm.device_isolation (node1): cgroup v1 (simulated)" in brief
     assert "cause: someone changed it" in brief
     assert "fix: clusterctl provision munge" in brief
     assert "node1" in full
@@ -122,11 +130,15 @@ def test_an_ascii_terminal_gets_ascii_and_no_error(report: RunReport) -> None:
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b[2J\x1b[Hcleared", "cleared"),
         ("over\rwritten", "over\ufffdwritten"),
-        ("exe\u202egnp.txt", "exe\ufffdgnp.txt"),
-        ("\u2066isolate\u2069", "\ufffdisolate\ufffd"),
+        ("exe\u202egnp.txt", "exegnp.txt"),
+        ("\u2066isolate\u2069", "isolate"),
         ("bell\x07 back\x08", "bell\ufffd back\ufffd"),
-        ("c1 \x9b31m", "c1 \ufffd31m"),
+        ("c1 \x9b31m", "c1 "),
         ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("a string for the terminal \x1bP+q544e\x1b\\gone", "a string for the terminal gone"),
+        ("8-bit \x90q#0\x9cgone", "8-bit gone"),
+        ("a character set \x1b(0lqk\x1b(B", "a character set lqk"),
+        ("ba\u200bd mu\u00adnge \u2060\U000e0041", "bad munge "),
         ("plain\ttab\nline ä", "plain\ttab\nline ä"),
     ],
 )
@@ -182,10 +194,10 @@ def test_an_error_is_a_document_with_the_same_first_keys() -> None:
 def test_junit_counts_a_fail_as_failure_and_unknown_as_error() -> None:
     hostile = replace(FAIL, host="node3", observed="\x00\x1b[31m<&>\ud800")
 
-    root = ElementTree.fromstring(junit([PASS, FAIL, UNKNOWN, SKIP, hostile], seconds=1.5).encode())  # noqa: S314 - our own
+    root = ElementTree.fromstring(junit(judged(PASS, FAIL, UNKNOWN, SKIP, hostile), seconds=1.5).encode())  # noqa: S314 - our own
 
     suites = {suite.get("name"): suite for suite in root}
-    assert suites.keys() == {"host.munge", "cluster.slurm", "job.slurm"}
+    assert suites.keys() == {"verdict", "host.munge", "cluster.slurm", "job.slurm"}
     munge = suites["host.munge"]
     assert (munge.get("tests"), munge.get("failures"), munge.get("errors")) == ("3", "2", "0")
     assert suites["cluster.slurm"].get("errors") == "1"

@@ -8,8 +8,14 @@ set -euo pipefail
 HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
 export HOME
 # Nothing shared is assumed: every node keeps its own records. The ten latest of this user stay.
+umask 0077
+mkdir -p "$DDP_RUNS"
+if [[ ! -O $DDP_RUNS || -L $DDP_RUNS ]]; then
+  echo "$DDP_RUNS belongs to somebody else"
+  exit 2
+fi
 mkdir -p "$DDP_RUN_DIRECTORY"
-find "$DDP_DIRECTORY/runs" -mindepth 1 -maxdepth 1 -user "$(id -u)" -printf '%T@ %p\n' |
+find "$DDP_RUNS" -mindepth 1 -maxdepth 1 -user "$(id -u)" -printf '%T@ %p\n' |
   sort -rn | tail -n +11 | cut -d' ' -f2- | xargs -r rm -rf --
 exec 5>&1 >"$DDP_RUN_DIRECTORY/node.log" 2>&1
 node=$SLURMD_NODENAME
@@ -24,12 +30,17 @@ if [[ $own == 127.* && $SLURM_JOB_NUM_NODES -gt 1 ]]; then
 fi
 
 # What Slurm granted: CUDA_VISIBLE_DEVICES in the step's own numbering, SLURM_STEP_GPUS in the machine's.
-IFS=, read -ra granted <<<"${CUDA_VISIBLE_DEVICES:-}"
+# "NoDevFiles" is Slurm's word for no device at all.
+visible=${CUDA_VISIBLE_DEVICES:-}
+[[ $visible != NoDevFiles ]] || visible=
+IFS=, read -ra granted <<<"$visible"
 options=()
+# What is declared decides; a grant that is missing is then seen as a rank without its GPU.
 device=cpu
+if ((${DDP_GPUS:-0} > 0)) && [[ ,$CLUSTER_SIMULATED, != *,gpu,* ]]; then device=cuda; fi
 uuids=
 if [[ ,$CLUSTER_SIMULATED, == *,gpu,* ]]; then
-  options+=(--env "CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-}")
+  options+=(--env "CUDA_VISIBLE_DEVICES=$visible")
 elif ((${#granted[@]} > 0)); then
   device=cuda
   # Where Slurm constrains devices, nvidia-smi lists exactly the granted ones; elsewhere it lists all, and numbers help.
@@ -39,7 +50,7 @@ elif ((${#granted[@]} > 0)); then
   if [[ ${granted[0]} == MIG-* ]]; then
     seen=("${granted[@]}")
   elif ((${#seen[@]} != ${#granted[@]})); then
-    mapfile -t seen < <(nvidia-smi --id="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-$CUDA_VISIBLE_DEVICES}}" \
+    mapfile -t seen < <(nvidia-smi --id="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-$visible}}" \
       --query-gpu=uuid --format=csv,noheader)
   fi
   uuids=$(IFS=,; echo "${seen[*]}")

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Submit the DDP job as an ordinary user, wait for its end, print what Slurm says about it as JSON.
+"""Submit DDP jobs as an ordinary user, wait for their ends, print what Slurm says about them as JSON.
 
-Bounded: a job that does not start in time, or does not end in time, is cancelled, and so is the job of a run that is
-itself stopped. Keys of the document: ``run_id``, ``id``, ``state``, ``reason``, ``exit_code`` (None where it has none),
-``waited`` (seconds until it started). Exit code 0 whenever there is a document: to judge it is the judge's business.
+Bounded: a job that cannot start, does not start in time, or does not end in time, is cancelled, and so are the jobs of
+a run that is itself stopped, or whose slurmctld does not answer. The document has ``jobs``, in the order given, each
+with ``run_id``, ``id``, ``state``, ``reason``, ``exit_code`` (None where it has none), ``out`` (Slurm's lines on nodes
+out of service, where the job did not start) and ``waited`` (seconds until it started). Exit code 0 whenever there is a
+document: to judge it is the judge's business.
 """
 
 from __future__ import annotations
@@ -18,104 +20,187 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
 GOING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
+#: Reasons that no waiting ends. Slurm may say one in passing, so it must say it for a few seconds.
+FINAL = re.compile(
+    r"PartitionDown|PartitionInactive|ReqNodeNotAvail|are_DOWN|NodeDown|JobHeld|launch_failed|JobLaunchFailure"
+    r"|BadConstraints|InvalidAccount|InvalidQOS|PartitionNodeLimit|PartitionTimeLimit|Assoc(Grp|Max)|QOS(Grp|Max|Min)"
+)
+INSISTS = 4  # seconds
 
 
-def slurm(options: argparse.Namespace, *command: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's commands as the ordinary user, where they are installed: in slurmctld's container."""
-    settings = [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
-    return subprocess.run(
-        ["docker", "exec", "--interactive", "--user", options.user, *settings, options.container, *command],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+class SilentError(Exception):
+    """Slurm's command did not end in time."""
 
 
-def ask(options: argparse.Namespace, job: str) -> dict[str, str]:
-    """Return what Slurm says about the job; empty where it does not answer."""
-    said = slurm(options, "scontrol", "--oneliner", "show", "job", job)
-    return dict(re.findall(r"(\w+)=(\S*)", said.stdout)) if said.returncode == 0 else {}
+@dataclass
+class Job:
+    """One job: what it is to be, what became of it."""
+
+    expect: dict[str, int]
+    gpus: int
+    partition: str
+    run_id: str
+    id: str = ""
+    begun: float = 0.0
+    started: float = 0.0
+    final_since: float = 0.0
+    facts: dict[str, str] = field(default_factory=dict)
+    document: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in Slurm, by which it is found even where its number never came back."""
+        return f"clusterctl-ddp-{self.run_id}"
+
+    def report(self, **more: Any) -> None:
+        """Write its document from what Slurm said last."""
+        state = self.facts.get("JobState", "")
+        code, _, number = self.facts.get("ExitCode", "").partition(":")
+        ended = bool(state) and state not in WAITING + GOING
+        exit_code = (int(code) or (128 + int(number) if number not in ("", "0") else 0)) if ended and code else None
+        told = {"run_id": self.run_id, "id": self.id, "state": state, "reason": self.facts.get("Reason", "")}
+        self.document = {**told, "exit_code": exit_code, "waited": round(self.started, 1), **more}
 
 
-def why_not(options: argparse.Namespace, facts: dict[str, str]) -> str:
-    """Return Slurm's reason for not starting a job, with what it says about nodes that are out of service."""
-    said = slurm(options, "sinfo", "--noheader", "--list-reasons", "--format=%n %T: %E").stdout.split("\n")
-    return "; ".join([facts.get("Reason", ""), *(line.strip() for line in said if line.strip())])
+class Slurm:
+    """Slurm's commands, run as the ordinary user where they are installed: in slurmctld's container."""
 
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
 
-def report(run_id: str, job: str, facts: dict[str, str], **more: Any) -> dict[str, Any]:
-    """Return the document."""
-    state = facts.get("JobState", "")
-    code, _, number = facts.get("ExitCode", "").partition(":")
-    ended = bool(state) and state not in WAITING + GOING
-    exit_code = (int(code) or (128 + int(number) if number not in ("", "0") else 0)) if ended and code else None
-    reason = facts.get("Reason", "")
-    return {"run_id": run_id, "id": job, "state": state, "reason": reason, "exit_code": exit_code, **more}
+    def run(self, *command: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        """Run one command.
+
+        Raises:
+            SilentError: it did not end in time.
+        """
+        settings = [word for name, value in env.items() for word in ("--env", f"{name}={value}")]
+        where = ["docker", "exec", "--interactive", "--user", self.options.user, *settings, self.options.container]
+        limit = self.options.answer_timeout
+        try:
+            return subprocess.run(
+                [*where, *command], input=stdin, capture_output=True, text=True, timeout=limit, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SilentError(f"{command[0]} did not answer within {limit:.0f} s") from error
+
+    def cancel(self, job: Job) -> str:
+        """Cancel a job; return what to do where Slurm does not take it."""
+        for _ in range(2):
+            try:
+                if self.run("scancel", *([job.id] if job.id else [f"--name={job.name}"])).returncode == 0:
+                    return ""
+            except SilentError:
+                continue
+        return f"it could not be cancelled: scancel {job.id or f'--name={job.name}'}"
+
+    def submit(self, job: Job) -> None:
+        """Submit a job; where that fails, its document says why."""
+        wanted = [f"--nodes={len(job.expect)}", f"--nodelist={','.join(job.expect)}", f"--job-name={job.name}"]
+        wanted += [f"--gres=gpu:{job.gpus}"] if job.gpus else []
+        wanted += [f"--partition={job.partition}"] if job.partition else []
+        script = self.options.script.read_text(encoding="utf-8")
+        settings = dict(setting.split("=", 1) for setting in self.options.env)
+        expect = ",".join(f"{node}={count}" for node, count in job.expect.items())
+        output = ["--chdir=/", f"--output={self.options.runs}/job-%j.log"]
+        try:
+            sent = self.run(
+                *("sbatch", "--parsable", *output, *wanted),
+                stdin=script,
+                DDP_RUN_ID=job.run_id,
+                DDP_EXPECT=expect,
+                DDP_GPUS=str(job.gpus),
+                **settings,
+            )
+        except SilentError as error:
+            # It may have been taken all the same, and would hold the nodes.
+            left = self.cancel(job) or "a job that was taken all the same is cancelled"
+            job.report(reason=f"{error}; {left}")
+            return
+        job.id = sent.stdout.strip().partition(";")[0]
+        if sent.returncode or not job.id.isdigit():
+            job.id = ""
+            job.report(reason=(sent.stderr or sent.stdout).strip())
+        job.begun = time.monotonic()
+
+    def look(self, job: Job) -> None:
+        """Ask about a job; write its document where it has ended or waited long enough."""
+        try:
+            said = self.run("scontrol", "--oneliner", "show", "job", job.id)
+            job.facts = dict(re.findall(r"(\w+)=(\S*)", said.stdout)) if said.returncode == 0 else job.facts
+            silence = ""
+        except SilentError as error:
+            silence = str(error)
+        now, state, reason = time.monotonic() - job.begun, job.facts.get("JobState", ""), job.facts.get("Reason", "")
+        if state and state not in WAITING + GOING:
+            job.report()
+            return
+        if state in GOING and not job.started:
+            job.started = now
+        final = not job.started and bool(FINAL.search(reason))
+        job.final_since = (job.final_since or now) if final else 0.0
+        hopeless = final and now - job.final_since >= INSISTS
+        patience = job.started + self.options.run_timeout if job.started else self.options.start_timeout
+        if not hopeless and now <= patience:
+            return
+        left = self.cancel(job)
+        if job.started:
+            job.report(state="TIMEOUT", reason="; ".join(word for word in (reason, silence, left) if word))
+        else:
+            job.report(reason="; ".join(word for word in (reason, silence, left) if word), out=self.out_of_service())
+
+    def out_of_service(self) -> list[str]:
+        """Return Slurm's lines on nodes that are out of service: node, state, reason."""
+        try:
+            said = self.run("sinfo", "--noheader", "--Node", "--list-reasons", "--format=%n %T: %E").stdout
+        except SilentError:
+            return []
+        return [line.strip() for line in said.split("\n") if line.strip()]
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Submit, wait, and return the document."""
-    run_id = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(3)}"
-    nodes = options.expect.count("=")
-    wanted = [f"--nodes={nodes}", f"--nodelist={','.join(pair.split('=')[0] for pair in options.expect.split(','))}"]
-    if options.gpus:
-        wanted.append(f"--gres=gpu:{options.gpus}")
-    sent = slurm(
-        options,
-        "sbatch",
-        "--parsable",
-        *wanted,
-        stdin=options.script.read_text(encoding="utf-8"),
-        DDP_RUN_ID=run_id,
-        DDP_EXPECT=options.expect,
-        **dict(setting.split("=", 1) for setting in options.env),
-    )
-    job = sent.stdout.strip().partition(";")[0]
-    if sent.returncode or not job.isdigit():
-        return report(run_id, "", {}, waited=0) | {"reason": (sent.stderr or sent.stdout).strip()}
+    slurm, begun = Slurm(options), time.strftime("%Y%m%dT%H%M%S")
+    jobs = [Job(**job, run_id=f"{begun}-{secrets.token_hex(3)}") for job in json.loads(options.jobs)]
 
     def stop(number: int, frame: FrameType | None) -> None:
-        slurm(options, "scancel", job)
+        for job in jobs:
+            if job.document is None:
+                slurm.cancel(job)
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    begun, started, facts = time.monotonic(), 0.0, {}
-    while True:
-        now = time.monotonic() - begun
-        facts = ask(options, job) or facts
-        state = facts.get("JobState", "")
-        if state and state not in WAITING + GOING:
-            return report(run_id, job, facts, waited=round(started, 1))
-        if state in GOING and not started:
-            started = now
-        patience = options.start_timeout if not started else started + options.run_timeout
-        if now > patience:
-            slurm(options, "scancel", job)
-            last = report(run_id, job, facts, waited=round(started or now, 1))
-            return last | ({"state": "TIMEOUT"} if started else {"reason": why_not(options, facts)})
+    for job in jobs:
+        slurm.submit(job)
+    while open_jobs := [job for job in jobs if job.document is None]:
+        for job in open_jobs:
+            slurm.look(job)
         time.sleep(1)
+    return {"jobs": [job.document for job in jobs]}
 
 
 def main() -> int:
     """Read the command line and print the document."""
-    parser = argparse.ArgumentParser(description="Submit the DDP job and wait for it.")
+    parser = argparse.ArgumentParser(description="Submit DDP jobs and wait for them.")
     parser.add_argument("--script", type=Path, required=True, help="the batch script")
+    parser.add_argument("--runs", required=True, help="directory of the user's runs on each node")
     parser.add_argument("--container", required=True, help="the container that has sbatch")
     parser.add_argument("--user", required=True, help="uid:gid of the ordinary user")
-    parser.add_argument("--expect", required=True, help="ranks per node, as node1=2,node2=2")
-    parser.add_argument("--gpus", type=int, default=0, help="GPUs to ask for on each node")
-    parser.add_argument("--start-timeout", type=float, required=True, help="seconds until the job must have started")
-    parser.add_argument("--run-timeout", type=float, required=True, help="seconds until the job must have ended")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the job")
+    parser.add_argument("--jobs", required=True, help='JSON: [{"expect": {"node1": 2}, "gpus": 2, "partition": ""}]')
+    parser.add_argument("--start-timeout", type=float, required=True, help="seconds until a job must have started")
+    parser.add_argument("--run-timeout", type=float, required=True, help="seconds until a job must have ended")
+    parser.add_argument(
+        "--answer-timeout", type=float, default=60.0, help="seconds until a command of Slurm's must end"
+    )
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the jobs")
     json.dump(run(parser.parse_args()), sys.stdout)
     return 0
 

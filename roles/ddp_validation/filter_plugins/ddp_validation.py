@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from provision.judge.ddp import checks
-from provision.judge.ddp_evidence import evidence_from
+from provision.judge.ddp_evidence import Wants, documents, evidence_from
+from provision.judge.ddp_plan import Job, Plan, divided, plan
 from provision.model.gres import gpus
-
-
-def ddp_gpus(hosts, hostvars):
-    """Return the GPUs that every one of the hosts declares at least."""
-    return min((gpus(hostvars[host].get("node_gres")) for host in hosts), default=0)
 
 
 def ddp_ranks(hosts, hostvars, without):
@@ -24,14 +23,52 @@ def ddp_expect(ranks, hosts):
     return ",".join(f"{host}={ranks[host]}" for host in hosts)
 
 
-def ddp_checks(ranks, job, hostvars, hosts, simulated, directory):
-    """Return the checks, from the job's and the collectors' registered results."""
-    left = {str(host): hostvars[host].get("__ddp_validation_left", {}).get("stdout", "") for host in hosts}
-    expected = {str(host): int(ranks[host]) for host in hosts}
-    said = str(job.get("stdout") or ""), str(job.get("stderr") or job.get("msg") or "")
-    rdma = {str(host): _rdma(hostvars[host]) for host in hosts}
-    evidence = evidence_from(*said, left, expected, [str(word) for word in simulated], rdma, str(directory))
-    return [check.as_dict() for check in checks(evidence)]
+def ddp_plan(sinfo, ranks, hostvars, scope, partition):
+    """Return which jobs prove which nodes, as plain data; ``arguments`` is what ddp_submit.py takes."""
+    declared = {host: hostvars[host] for host in ranks}
+    found = plan(
+        str(sinfo),
+        {str(host): int(count) for host, count in ranks.items()},
+        {str(host): gpus(told.get("node_gres")) for host, told in declared.items()},
+        mig=[str(host) for host, told in declared.items() if divided(told.get("node_gres"), told.get("node_mig"))],
+        scope=[str(host) for host in scope],
+        partition=str(partition),
+    )
+    return {**asdict(found), "arguments": json.dumps([job.as_dict() for job in found.jobs])}
+
+
+def ddp_runs(planned, said):
+    """Return run and job of each node, from what ddp_submit.py printed."""
+    told = documents(str(said))
+    runs = zip(planned["jobs"], told, strict=False)
+    return {
+        node: [str(document.get("run_id")), str(document.get("id"))]
+        for job, document in runs
+        if isinstance(document, dict) and document.get("id")
+        for node in job["ranks"]
+    }
+
+
+def ddp_checks(planned, job, hostvars, simulated, directory, required):
+    """Return the checks, from the plan and the submission's and collectors' registered results."""
+    jobs = [Job(**one) for one in planned["jobs"]]
+    left_out = {key: planned[key] for key in ("busy", "apart", "out", "silent")}
+    told = documents(str(job.get("stdout") or ""))
+    complaint = str(job.get("stderr") or job.get("msg") or "")
+    evidence = []
+    for number, one in enumerate(jobs):
+        left = {node: str(hostvars[node].get("__ddp_validation_left", {}).get("stdout", "")) for node in one.ranks}
+        evidence.append(
+            evidence_from(
+                told[number] if number < len(told) else None,
+                complaint,
+                left,
+                Wants(dict(one.ranks), one.gpus, [str(word) for word in simulated], bool(required)),
+                {node: _rdma(hostvars[node]) for node in one.ranks},
+                str(directory),
+            )
+        )
+    return [check.as_dict() for check in checks(Plan(jobs, **left_out), evidence)]
 
 
 def _rdma(variables):
@@ -48,4 +85,10 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"ddp_gpus": ddp_gpus, "ddp_ranks": ddp_ranks, "ddp_expect": ddp_expect, "ddp_checks": ddp_checks}
+        return {
+            "ddp_ranks": ddp_ranks,
+            "ddp_expect": ddp_expect,
+            "ddp_plan": ddp_plan,
+            "ddp_runs": ddp_runs,
+            "ddp_checks": ddp_checks,
+        }

@@ -1,0 +1,134 @@
+"""Cause before consequence: which checks could not be made because of which others. Pure.
+
+A table says what a subject rests on. Only what was not decided is put below a check that did not pass; a check that
+failed has evidence of its own and stands for itself. Nothing is claimed beyond the table: below a root stands "not
+decided".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+
+from provision.model.checks import Check, Verdict
+
+
+class On(Enum):
+    """Whose check it is that another one rests on."""
+
+    SAME = "the same machine"
+    CONTROLLER = "the controller"
+    ANY = "any machine"
+
+
+_ACCESS = (("access.", On.SAME),)
+_DAEMONS = (
+    ("access.", On.CONTROLLER),
+    ("engine.answers", On.SAME),
+    ("engine.answers", On.CONTROLLER),
+    ("munge.key_mode", On.SAME),
+    ("munge.same_key", On.SAME),
+    ("munge.round_trip", On.SAME),
+    ("munge.key_mode", On.CONTROLLER),
+    ("munge.same_key", On.CONTROLLER),
+    ("slurm_image.", On.CONTROLLER),
+)
+_JOBS = (*_DAEMONS, ("slurm.daemons", On.SAME), ("slurm.daemons", On.CONTROLLER), ("slurm.node_state", On.SAME))
+_WHOLE = tuple(
+    (name, On.ANY)
+    for name in (
+        "access.", "engine.answers", "munge.key_mode", "munge.same_key", "munge.round_trip", "slurm_image.",
+        "slurm.daemons", "slurm.node_state", "slurm.job",
+    )
+)  # fmt: skip
+
+#: What checks rest on, by the beginning of their ids: the longest that fits counts, beside the run and the way in.
+RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
+    "images.": (("access.", On.CONTROLLER), ("engine.answers", On.CONTROLLER)),
+    "munge.": (("access.", On.CONTROLLER),),
+    "slurm_image.": (("engine.answers", On.CONTROLLER), ("images.", On.CONTROLLER)),
+    "slurm.daemons": _DAEMONS,
+    "slurm.": (*_DAEMONS, ("slurm.daemons", On.SAME), ("slurm.daemons", On.CONTROLLER)),
+    "slurm.job": _JOBS,
+    "slurm.exit_code": (*_JOBS, ("slurm.job", On.SAME)),
+    "slurm.gpu": (*_JOBS, ("slurm.job", On.SAME)),
+    "slurm.cancel": (*_JOBS, ("slurm.job", On.SAME)),
+    "job.": _JOBS,
+    "ddp.result": _WHOLE,
+    "ddp.": (*_WHOLE, ("ddp.result", On.ANY)),
+    "gpudirect.traffic": (*_WHOLE, ("ddp.result", On.ANY)),
+    "mig.": (("nvidia_driver.", On.SAME),),
+    "nvidia_containers.": (("nvidia_driver.", On.SAME),),
+    "gpudirect.": (("nvidia_driver.", On.SAME), ("rdma.", On.SAME)),
+    "rdma.transfer": (("rdma.ports", On.SAME), ("rdma.state", On.SAME)),
+}
+
+
+def follows(checks: Sequence[Check], controller: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return for each check that was not decided the roots of it that did not pass, as ``id@machine``.
+
+    Only roots are named: what itself was not decided because of something leads on to that.
+    """
+    bad = _Bad([check for check in checks if not check.ok], controller)
+    found = {}
+    for check in bad.checks:
+        if check.verdict is Verdict.UNKNOWN and (roots := bad.roots(check)):
+            found[check.host, check.id] = tuple(dict.fromkeys(_name(root) for root in roots))
+    return found
+
+
+class _Bad:
+    """The checks that did not pass, found by what their ids begin with and by machine: there can be many thousand."""
+
+    def __init__(self, checks: Sequence[Check], controller: str) -> None:
+        self.checks = checks
+        self._controller = controller
+        self._by_start: dict[str, dict[str, list[Check]]] = {}
+        self._roots: dict[Check, list[Check]] = {}
+
+    def roots(self, check: Check) -> list[Check]:
+        """Return where a check's ways end, nothing where it stands for itself."""
+        if check.verdict is not Verdict.UNKNOWN:
+            return []
+        if check not in self._roots:
+            self._roots[check] = []  # a way that leads back to its beginning ends there
+            found: dict[Check, None] = {}
+            for other in self._above(check):
+                found.update(dict.fromkeys(self.roots(other) or [other]))
+            self._roots[check] = list(found)
+        return self._roots[check]
+
+    def _above(self, check: Check) -> Iterator[Check]:
+        for start, on in rests_on(check.id):
+            yield from self._of(start, on, check)
+        if check.observed == "never ran":
+            yield from self._of("run.", On.ANY, check)
+            # What a machine's run ended with is why the rest of it never ran.
+            for other in self._of("", On.SAME, check):
+                if other.id.endswith((".failed", ".unreachable")):
+                    yield other
+
+    def _of(self, start: str, on: On, check: Check) -> Iterator[Check]:
+        if start not in self._by_start:
+            index = self._by_start.setdefault(start, {})
+            for other in self.checks:
+                if other.id.startswith(start):
+                    index.setdefault(other.host, []).append(other)
+        index = self._by_start[start]
+        hosts = index if on is On.ANY else [self._controller if on is On.CONTROLLER else check.host]
+        for host in hosts:
+            yield from (other for other in index.get(host, ()) if other is not check)
+
+
+def rests_on(name: str) -> Sequence[tuple[str, On]]:
+    """Return what a check rests on, by its id: the beginnings of other ids, and whose."""
+    if name.startswith("run."):
+        return ()
+    if name.startswith("access."):
+        return _ACCESS if name == "access.ready" else ()
+    fits = [start for start in RESTS_ON if name.startswith(start)]
+    return (*(RESTS_ON[max(fits, key=len)] if fits else ()), *_ACCESS)
+
+
+def _name(check: Check) -> str:
+    return f"{check.id}@{check.host}" if check.host else check.id

@@ -1,0 +1,143 @@
+"""Which jobs prove which nodes: nodes that can train together are in one job, and whoever is left out is named. Pure.
+
+A job's ranks are alike: nodes with as many GPUs each, or none. It is in one partition. It waits for nobody: a node that
+is busy or out of service is left out, because the others can be proven now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provision.judge.ddp_evidence import one_line
+
+#: States in which Slurm can start a job on a node that shares it with nobody. Completing ends by itself.
+_FREE = frozenset({"idle", "completing", "planned"})
+_BUSY = frozenset({"allocated", "mixed", "blocked"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job to submit: ranks by node, GPUs on each of them, and the partition."""
+
+    ranks: Mapping[str, int]
+    gpus: int
+    partition: str
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it as ddp_submit.py reads it."""
+        return {"expect": dict(self.ranks), "gpus": self.gpus, "partition": self.partition}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs, and why the other nodes take no part: ``busy`` and ``apart`` are healthy, ``out`` is a problem."""
+
+    jobs: Sequence[Job] = ()
+    busy: Mapping[str, str] = field(default_factory=dict)
+    apart: Mapping[str, str] = field(default_factory=dict)
+    out: Mapping[str, str] = field(default_factory=dict)
+    silent: str = ""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What Slurm says about one node: its state, why it is out, and its partitions that are up."""
+
+    state: str
+    reason: str
+    partitions: tuple[str, ...]
+
+
+def _seen(sinfo: str) -> tuple[dict[str, _Seen], str]:
+    """Return the nodes of ``sinfo --Node --format=%N|%P|%a|%T|%E`` by name, and the default partition."""
+    found: dict[str, _Seen] = {}
+    default = ""
+    for line in sinfo.splitlines():
+        parts = line.strip().split("|", 4)
+        if len(parts) != 5:
+            continue
+        node, partition, up, state, reason = parts
+        name = partition.rstrip("*")
+        if partition.endswith("*"):
+            default = name
+        before = found[node].partitions if node in found else ()
+        found[node] = _Seen(state.lower(), one_line(reason, 200), (*before, name) if up == "up" else before)
+    return found, default
+
+
+def _free(seen: _Seen) -> bool:
+    return re.sub(r"[~+\-]+$", "", seen.state) in _FREE  # with ~ Slurm switches it on, with - it is planned for a job
+
+
+def divided(gres: object, mig: object) -> bool:
+    """Tell whether a node declares MIG instances, by their layout or by a type such as 1g.10gb."""
+    listed = gres if isinstance(gres, str) else ",".join(map(str, gres)) if isinstance(gres, Sequence) else ""
+    return bool(mig) or re.search(r"\b[0-9]+g\.[0-9]+gb\b", listed) is not None
+
+
+def plan(
+    sinfo: str,
+    ranks: Mapping[str, int],
+    gpus: Mapping[str, int],
+    *,
+    mig: Collection[str] = (),
+    scope: Collection[str] = (),
+    partition: str = "",
+) -> Plan:
+    """Return the jobs that prove these nodes.
+
+    Args:
+        sinfo: what Slurm said, as the test user sees it.
+        ranks: of every declared compute node; ``gpus`` what it declares.
+        mig: nodes whose GPUs are divided.
+        scope: the nodes of this run.
+        partition: the one to take; empty for as many as it needs.
+    """
+    seen, default = _seen(sinfo)
+    if not seen:
+        return Plan(silent="slurmctld did not say which nodes there are")
+    busy: dict[str, str] = {}
+    apart: dict[str, str] = {}
+    out: dict[str, str] = {}
+    kinds: dict[int, list[str]] = defaultdict(list)
+    for node in ranks:
+        known = seen.get(node)
+        if node not in scope:
+            apart[node] = "it is outside this run"
+        elif node in mig:
+            apart[node] = "MIG: NCCL takes no two instances of one GPU, and a job is given all"
+        elif known is None:
+            out[node] = "Slurm has it in no partition that the test user may use"
+        elif known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):
+            busy[node] = "busy with other jobs"
+        elif not _free(known):
+            out[node] = f"{known.state}: {known.reason}" if known.reason not in ("", "none") else known.state
+        elif partition and partition not in known.partitions:
+            apart[node] = f"it is not in the partition {partition}, or that is down"
+        elif not known.partitions:
+            out[node] = "no partition that it is in is up"
+        else:
+            kinds[gpus.get(node, 0)].append(node)
+    jobs = []
+    for number, nodes in sorted(kinds.items(), reverse=True):
+        for name, members in _cover({node: seen[node].partitions for node in nodes}, partition or default).items():
+            jobs.append(Job({node: ranks[node] for node in members}, number, name))
+    return Plan(jobs, busy, apart, out)
+
+
+def _cover(partitions: Mapping[str, Sequence[str]], first: str) -> dict[str, list[str]]:
+    """Return nodes by partition, each node once, the largest partition first; ``first`` wins a tie."""
+    left, found = dict(partitions), dict[str, list[str]]()
+    while left:
+        members: dict[str, list[str]] = defaultdict(list)
+        for node, names in left.items():
+            for name in names:
+                members[name].append(node)
+        largest = max(members, key=lambda name: (len(members[name]), name == first))
+        found[largest] = members[largest]
+        for node in members[largest]:
+            del left[node]
+    return found

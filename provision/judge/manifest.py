@@ -1,0 +1,106 @@
+"""Which checks each machine owes: known from the inventory before a run begins, without calling a judge. Pure.
+
+A check that was owed and did not come is ``unknown: never ran``. Judges give all their names for every machine that
+they judge, so what a machine owes follows from its groups alone; what does not apply comes as a skip, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from provision.judge import (
+    base_system,
+    ddp,
+    driver,
+    engine,
+    gpu_containers,
+    gpudirect,
+    hardware,
+    images,
+    mig,
+    nccl,
+    preflight,
+    rdma_ports,
+    rdma_transfers,
+    slurm_conf,
+    slurm_image,
+    toolkit,
+)
+from provision.model.checks import Check, Subject, Verdict
+
+#: The inventory's groups, each with what ``verify`` does not prove about its machines.
+GROUPS: Mapping[str, str] = {
+    "slurm_controller": "",
+    "slurm_compute": "",
+    "slurm_login": "nothing is installed for logins yet; only the operating system is verified",
+    "slurm_database": "no accounting database is set up yet; only the operating system is verified",
+    "nfs_server": "no NFS server is set up yet; only the operating system is verified",
+    "monitoring": "no monitoring is set up yet; only the operating system is verified",
+}
+
+#: What says that a machine of such a group is not verified in all that its group is for.
+ROLE = Subject("group", names=tuple(name for name, unproven in GROUPS.items() if unproven))
+
+_ALL = tuple(GROUPS)
+_SLURM = ("slurm_controller", "slurm_compute")
+_CONTROLLER = ("slurm_controller",)
+_COMPUTE = ("slurm_compute",)
+
+#: The probe's last word on a machine that it could enter.
+ACCESS = Subject("access", names=("ready",))
+
+#: By command: which groups' machines owe which subjects.
+OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
+    "preflight": ((_ALL, ACCESS), (_ALL, preflight.SUBJECT)),
+    "verify": (
+        (_ALL, ACCESS),
+        (_ALL, base_system.SUBJECT),
+        (_SLURM, engine.SUBJECT),
+        (_SLURM, images.SUBJECT),
+        (_SLURM, Subject("munge", names=("key_mode", "same_key", "round_trip", "clock"))),
+        (_CONTROLLER, slurm_image.SUBJECT),
+        (_SLURM, slurm_conf.SUBJECT),
+        (_SLURM, Subject("slurm", names=("daemons",))),
+        (_COMPUTE, Subject("slurm", names=("node_state", "gres", "version", "memlock"))),
+        (_COMPUTE, hardware.SUBJECT),
+        (_COMPUTE, driver.SUBJECT),
+        (_COMPUTE, mig.SUBJECT),
+        (_COMPUTE, toolkit.SUBJECT),
+        (_COMPUTE, gpu_containers.SUBJECT),
+        (_COMPUTE, gpudirect.SUBJECT),
+        (_COMPUTE, rdma_ports.SUBJECT),
+        (_COMPUTE, rdma_transfers.SUBJECT),
+        (_COMPUTE, Subject("slurm", names=("job", "exit_code", "gpu", "gpu_isolation", "cancel"))),
+    ),
+}
+
+#: What the cluster as a whole owes, whichever machine a check then speaks about: by command.
+OWED_BY_ALL: Mapping[str, Sequence[Subject]] = {"verify": (ddp.SUBJECT, nccl.SUBJECT)}
+
+
+def owed(command: str, groups: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:
+    """Return (machine, check id) for everything that ``command`` must tell of the machines in scope, by their groups.
+
+    What the cluster owes as a whole has no machine; it is owed where compute nodes are in scope.
+    """
+    found = {
+        (host, name)
+        for groups_of, subject in OWED.get(command, ())
+        for group in groups_of
+        for host in groups.get(group, ())
+        for name in subject.ids
+    }
+    if groups.get("slurm_compute"):
+        found |= {("", name) for subject in OWED_BY_ALL.get(command, ()) for name in subject.ids}
+    return frozenset(found)
+
+
+def unverified(command: str, groups: Mapping[str, Collection[str]]) -> list[Check]:
+    """Return a skip for each machine in a group of which ``verify`` proves only a part, with what it does not prove."""
+    if command != "verify":
+        return []
+    return [
+        ROLE.check(group, Verdict.SKIP, GROUPS[group], host=host, unproven=True)
+        for group in ROLE.names
+        for host in groups.get(group, ())
+    ]

@@ -1,0 +1,153 @@
+"""What checks told, for a person: causes before consequences, machines that say the same folded, skips with reasons."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from provision import hostlist
+from provision.events.verdict import NEVER_RAN
+from provision.model.checks import Check, Verdict
+
+COLOURS = {
+    Verdict.PASS: "green",
+    Verdict.WARN: "yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.UNKNOWN: "bold magenta",
+    Verdict.SKIP: "dim",
+}
+
+#: Checks of one subject that are named; more are counted.
+_NAMED = 3
+
+#: By (machine, check id), the checks that it rests on and that did not pass, as ``id@machine``.
+Follows = Mapping[tuple[str, str], Sequence[str]]
+
+
+class Lines(Protocol):
+    """What is written to: ``provision.report.summary.Printer``."""
+
+    @property
+    def narrow(self) -> bool:
+        """True where there is no room for columns."""
+
+    def line(self, text: str = "", style: str = "", indent: int = 0) -> None:
+        """Write one paragraph."""
+
+
+def fold(hosts: Iterable[str]) -> str:
+    """Return machines as a hostlist, as an administrator of Slurm writes them."""
+    return hostlist.fold(set(hosts) - {""})
+
+
+def show_checks(
+    printer: Lines,
+    checks: Sequence[Check],
+    *,
+    every: bool = False,
+    quiet_failures: bool = False,
+    follows: Follows | None = None,
+) -> None:
+    """Write what did not pass, roots first; then what was not decided because of them, what was skipped, and the count.
+
+    ``every`` shows each check by itself, those that passed too; ``quiet_failures`` leaves out what did not pass, where
+    that is shown elsewhere.
+    """
+    below = follows or {}
+    shown = [check for check in checks if not (quiet_failures and not check.ok)]
+    if every:
+        _each(printer, shown)
+    else:
+        told = [check for check in shown if not check.ok]
+        told += [check for check in shown if check.verdict is Verdict.WARN]
+        roots = [check for check in told if check.ok or (check.host, check.id) not in below]
+        _each(printer, [check for check in roots if check.observed != NEVER_RAN])
+        _never_ran(printer, [check for check in roots if check.observed == NEVER_RAN])
+    _undecided(printer, [check for check in shown if (check.host, check.id) in below], below)
+    if not every:
+        _skips(printer, [check for check in shown if check.verdict is Verdict.SKIP])
+    count = Counter(check.verdict for check in checks)
+    printer.line("checks: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict]))
+
+
+def _each(printer: Lines, checks: Sequence[Check]) -> None:
+    groups: dict[Check, list[str]] = defaultdict(list)
+    for check in checks:
+        groups[replace(check, host="")].append(check.host)
+    places = {check: fold(hosts) for check, hosts in groups.items()}
+    widths = [min(24, max(map(len, texts), default=0)) for texts in (places.values(), [check.id for check in places])]
+    for check, place in places.items():
+        words = [f"{check.verdict:7}", place.ljust(widths[0]), check.id.ljust(widths[1]), _observation(check)]
+        told = " ".join(word.strip() for word in words) if printer.narrow else "  ".join(words)
+        printer.line(told, style=COLOURS[check.verdict])
+        for word in ("cause", "fix"):
+            if text := getattr(check, word):
+                printer.line(f"{word}: {text}", indent=2 if printer.narrow else 9)
+
+
+def _never_ran(printer: Lines, checks: Sequence[Check]) -> None:
+    by_id: dict[str, set[str]] = defaultdict(set)
+    for check in checks:
+        by_id[check.id].add(check.host)
+    by_place: dict[str, list[str]] = defaultdict(list)
+    for name, hosts in by_id.items():
+        by_place[fold(hosts)].append(name)
+    for place, names in by_place.items():
+        printer.line(_row(printer, Verdict.UNKNOWN, place, f"{NEVER_RAN}: {_ids(names)}"), COLOURS[Verdict.UNKNOWN])
+
+
+def _undecided(printer: Lines, checks: Sequence[Check], below: Follows) -> None:
+    """Write one line for all that the same checks have kept from being decided."""
+    groups: dict[tuple[str, ...], list[Check]] = defaultdict(list)
+    places: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for check in checks:
+        roots = [root.partition("@") for root in below[check.host, check.id]]
+        key = tuple(dict.fromkeys(name for name, _, _ in roots))
+        groups[key].append(check)
+        for name, _, host in roots:
+            places[key][name].add(host)
+    for key, members in groups.items():
+        named = ", ".join(_at(name, places[key][name]) for name in key)
+        hosts = {check.host for check in members}
+        told = f"{len(members)} not decided, because {named} did not pass: {_at(_ids(c.id for c in members), hosts)}"
+        printer.line(_row(printer, Verdict.UNKNOWN, "", told), COLOURS[Verdict.UNKNOWN])
+
+
+def _skips(printer: Lines, checks: Sequence[Check]) -> None:
+    groups: dict[tuple[str, bool], list[Check]] = defaultdict(list)
+    for check in checks:
+        groups[_observation(check), check.unproven].append(check)
+    for (why, unproven), members in groups.items():
+        named = _at(_ids(check.id for check in members), {check.host for check in members})
+        told = f"{named}: {why or 'no reason given'}" + (" (not proven)" if unproven else "")
+        printer.line(_row(printer, Verdict.SKIP, "", told), COLOURS[Verdict.SKIP])
+
+
+def _row(printer: Lines, verdict: Verdict, place: str, told: str) -> str:
+    return (" " if printer.narrow else "  ").join(word for word in (f"{verdict:7}", place, told) if word)
+
+
+def _at(what: str, hosts: Iterable[str]) -> str:
+    return f"{what} ({place})" if (place := fold(hosts)) else what
+
+
+def _ids(names: Iterable[str]) -> str:
+    """Return ids, many of one subject as their number."""
+    subjects: dict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        subjects[name.partition(".")[0]].append(name)
+    return ", ".join(
+        ", ".join(members) if len(members) <= _NAMED else f"{len(members)} {subject} checks"
+        for subject, members in subjects.items()
+    )
+
+
+def _observation(check: Check) -> str:
+    told = check.observed
+    if check.verdict is Verdict.SKIP:
+        told = told or check.source or check.cause
+    elif check.expected and check.verdict is not Verdict.PASS:
+        told += f"; expected {check.expected}" + (f" ({check.source})" if check.source else "")
+    return told + (" (simulated)" if check.simulated else "")
