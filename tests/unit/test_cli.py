@@ -120,6 +120,20 @@ def test_rendering_writes_the_files_and_names_them(inventory: Path, tmp_path: Pa
     assert str(tmp_path / "out" / "slurm.conf") in result.stdout
 
 
+@pytest.mark.parametrize("command", [["check"], ["render", "--output", "out"], ["plan"], ["provision"]])
+def test_a_node_with_cgroup_v1_is_refused_before_any_machine_is_contacted(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    inventory.write_text(GOOD.replace("192.0.2.12", "192.0.2.12 node_cgroup_version=1"), encoding="utf-8")
+    monkeypatch.setattr(flow, "play", lambda *_, **__: pytest.fail("a machine would be contacted"))
+
+    result = call(command[0], str(inventory), *command[1:])
+
+    assert result.exit_code == 2
+    assert "node2: node_cgroup_version is 1" in result.stderr
+    assert "slurm_conf_cgroup_v1_allowed" in result.stderr
+
+
 def test_an_error_is_a_sentence_and_a_fix_on_standard_error() -> None:
     result = call("check", "nowhere.ini")
 
