@@ -134,6 +134,7 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
         "gpus": seen,
         "passed_through": on_the_bus.passed_through(on_bus),
         "nvswitches": on_the_bus.nvswitches(root, on_bus),
+        "unread_bridges": on_the_bus.unread_bridges(root, on_bus),
         "rdma_adapters": on_the_bus.adapters(on_bus),
         "kernel": kernel,
         "secure_boot": kernel_side.secure_boot(root),

@@ -93,12 +93,27 @@ def nvswitches(root, found):
     """Return the NVSwitches on the bus, and the bridges that stand for those of Blackwell boards."""
     mine = [device for device in found if device["driver"] not in _PASSED_THROUGH]
     switches = [_brief(device) for device in mine if device["vendor"] == _NVIDIA and device["class"] == _BRIDGE_CLASS]
-    if any(device["vendor"] == _NVIDIA and device["device"] in ids.HIDDEN_NVSWITCH for device in mine):
-        for device in mine:
-            # Read for these boards alone: some adapters take long to answer.
-            if device["vendor"] == _MELLANOX and b"SW_MNG" in _bytes(root, device["address"]):
-                switches.append(_brief(device))
-    return switches
+    return switches + [_brief(device) for device in _bridges(mine) if b"SW_MNG" in (_vpd(root, device) or b"")]
+
+
+def unread_bridges(root, found):
+    """Return the addresses of adapters that may stand for NVSwitches, and do not say what they are."""
+    return [device["address"] for device in _bridges(found) if _vpd(root, device) is None]
+
+
+def _bridges(found):
+    # Asked on these boards alone: some adapters take long to answer.
+    if not any(device["vendor"] == _NVIDIA and device["device"] in ids.HIDDEN_NVSWITCH for device in found):
+        return []
+    return [device for device in found if device["vendor"] == _MELLANOX]
+
+
+def _vpd(root, device):
+    """Return an adapter's vital product data; None where it cannot be read."""
+    try:
+        return Path(root, "sys/bus/pci/devices", device["address"], "vpd").read_bytes()
+    except OSError:
+        return None
 
 
 def adapters(found):
@@ -112,10 +127,3 @@ def adapters(found):
 
 def _brief(device):
     return {key: device[key] for key in ("address", "id", "driver")}
-
-
-def _bytes(root, address):
-    try:
-        return Path(root, "sys/bus/pci/devices", address, "vpd").read_bytes()
-    except OSError:
-        return b""

@@ -129,6 +129,7 @@ class Facts(_Answer):
 
     gpus: Annotated[list[Gpu], Some]
     nvswitches: Annotated[list[Device], Some]
+    unread_bridges: Annotated[list[Word], Some]
     kernel: Kernel
     secure_boot: bool | None
     nouveau: Nouveau

@@ -63,7 +63,7 @@ def warnings(machine: Mapping[str, Any], wants: Mapping[str, Any], branch: int) 
                 "fabric_manager",
                 "NVSwitches that are managed through ConnectX-7 bridges",
                 "this generation needs the NVLink Subnet Manager, too, which this role does not install",
-                "install the package nvlsm of the driver's version by hand, or add it to nvidia_driver_packages",
+                "on the machine: install nvlsm (its versions are its own) and infiniband-diags, and load ib_umad",
             )
         )
     unknown = [f"{gpu['address']} ({gpu['id']})" for gpu in machine["gpu"]["gpus"] if not gpu["architecture"]]

@@ -147,8 +147,8 @@ def fabric_manager(
 
 def needless(gpu: Mapping[str, Any], manager: str, wants: Mapping[str, Any]) -> tuple[str, ...]:
     """Return Fabric Manager's packages where there is no NVSwitch: its service fails there, and looks like a fault."""
-    if manager or str(wants["fabric_manager"]).lower() != "auto":
-        return ()
+    if manager or str(wants["fabric_manager"]).lower() != "auto" or gpu["unread_bridges"]:
+        return ()  # an adapter that does not say what it is may stand for NVSwitches
     return tuple(sorted(name for name in gpu["packages"] if name.startswith("nvidia-fabric")))
 
 

@@ -148,6 +148,12 @@ def test_the_hidden_nvswitches_of_blackwell_boards_are_found_by_their_bridges(
     assert len(gpu.collect(tmp_path, quiet)["nvswitches"]) == switches
 
 
+def test_a_bridge_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    tree(tmp_path, {**device("0000:1b:00.0", "10de", "2901", "0302"), **device("0000:05:00.0", "15b3", "1021", "0207")})
+
+    assert gpu.collect(tmp_path, quiet)["unread_bridges"] == ["0000:05:00.0"]
+
+
 @pytest.mark.parametrize(
     ("files", "answer"),
     [

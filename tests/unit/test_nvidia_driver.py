@@ -381,6 +381,16 @@ def test_nvswitches_behind_bridges_need_more_than_fabric_manager(bare: dict[str,
     assert "NVLink Subnet Manager" in plan.warnings[0].cause
 
 
+def test_fabric_manager_stays_where_nvswitches_cannot_be_ruled_out(tmp_path: Path) -> None:
+    machine, case = driver_machines.machine("row07_fabric_manager_needless", tmp_path)
+    wants = driver_machines.wants(case)
+    assert nvidia_driver.plan(machine, wants).needless == ("nvidia-fabricmanager",)
+
+    machine["gpu"]["unread_bridges"] = ["0000:05:00.0"]
+
+    assert nvidia_driver.plan(machine, wants).needless == ()
+
+
 def test_debians_archive_cannot_serve_nvswitches(bare: dict[str, Any]) -> None:
     bare["gpu"]["nvswitches"] = [{"address": "0000:05:00.0", "id": "10de:22a3", "driver": ""}]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a CUDA toolkit from NVIDIA's self-extracting installer, and not the driver that is in it."""
+"""Install a CUDA toolkit from NVIDIA's self-extracting installer, and not the driver that is in it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ansible.module_utils.urls import fetch_url
 
 DOCUMENTATION = """
 module: cuda_installer
-short_description: Have a CUDA toolkit from NVIDIA's self-extracting installer
+short_description: Install a CUDA toolkit from NVIDIA's self-extracting installer
 description:
   - Fetches the installer, verifies its checksum, and has it install the toolkit alone. A toolkit whose compiler says
     the right release is left alone, so that a later run needs no installer.
 options:
   address: {type: str, required: true, description: 'Where the installer is: a file of the machine, or an address.'}
   sha256: {type: str, required: true, description: Its checksum.}
-  version: {type: str, required: true, description: 'The release, as 12.2.'}
+  version: {type: str, required: true, description: 'The release, for example 12.2.'}
   directory: {type: path, required: true, description: Where the toolkit goes.}
 """
 
