@@ -40,7 +40,7 @@ STEPS: dict[str, tuple[str, str]] = {
     ),
     "negative_control": (
         "the check that says 'all equal' is blind, so its word is worth nothing",
-        "use the ddp_proof.py of this release, and report it if it is",
+        "use the ddp_proof of this release, and report it if it is",
     ),
     "parameters": (
         "the ranks no longer hold the same model",

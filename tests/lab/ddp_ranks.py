@@ -1,4 +1,4 @@
-"""Start ranks of ddp_proof.py for tests, from a process that has imported PyTorch already.
+"""Start ranks of ddp_proof for tests, from a process that has imported PyTorch already.
 
 Run by an interpreter that has it, with the program's directory as argument. Each line of input is a list of ranks, each
 with its ``environment`` and ``arguments``; the answer is the largest exit code. As torchrun and srun do, all ranks are
@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
-import ddp_proof  # type: ignore[import-not-found]
 import torch._dynamo  # type: ignore[import-not-found]  # noqa: F401  (DDP imports it, and that takes seconds)
+from ddp_proof import program  # type: ignore[import-not-found]
 
 BOUND = 90.0  # seconds; a rank waits 6 for another
 
@@ -32,8 +32,8 @@ def rank(order: dict[str, Any]) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # as the program does first of all
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # rank 0's summary; our own output is the answers
         os.environ.update(order["environment"])
-        sys.argv = ["ddp_proof.py", *order["arguments"]]
-        code = ddp_proof.main()
+        sys.argv = ["ddp_proof", *order["arguments"]]
+        code = program.main()
     finally:
         os._exit(code)
 

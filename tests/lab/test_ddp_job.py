@@ -60,7 +60,7 @@ def remains(lab: Lab, number: str) -> Iterator[str]:
     """Yield what is there of the job right now."""
     for node in EXPECTED:
         listed = docker("exec", lab.container(node), "ps", "-eo", "user,args")
-        yield from (line for line in listed.splitlines() if "ddp_proof.py" in line or "conmon" in line)
+        yield from (line for line in listed.splitlines() if "ddp_proof" in line or "conmon" in line)
         stored = docker("exec", lab.container(node), "ls", "/var/lib/clusterctl/jobs").split()
         yield from (f"{node}: storage of job {number}" for found in stored if found == number)
 
@@ -109,5 +109,5 @@ def kill_a_rank(lab: Lab, node: str) -> None:
             pytest.fail("no rank came as far as its collectives")
         time.sleep(0.5)
     docker(
-        "exec", lab.container(node), "sh", "-c", "kill -KILL $(pgrep -f '^[^ ]*python3.* /ddp_proof.py' | tail -n 1)"
+        "exec", lab.container(node), "sh", "-c", "kill -KILL $(pgrep -f '^[^ ]*python3.* -m ddp_proof ' | tail -n 1)"
     )

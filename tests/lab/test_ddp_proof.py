@@ -29,6 +29,10 @@ FILES = content.ROOT / "roles" / "ddp_validation" / "files"
 SMALL = ("--layers", "1", "--width", "64", "--steps", "30", "--largest-bytes", "65536", "--timeout", "6")
 
 
+TWO = {"node1": 1, "node2": 1}
+THREE = {"node1": 2, "node2": 1}
+
+
 @pytest.fixture(scope="session")
 def torch_python() -> Path:
     """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
@@ -124,50 +128,100 @@ def test_one_rank_alone_compares_with_nobody_and_still_learns(trial):
     checks = trial.run(nodes={"node1": 1})
 
     assert bad(checks) == {}
-    assert checks["gradients"]["verdict"] == "skip"
+    assert {checks[name]["verdict"] for name in ("collectives", "gradients", "parameters")} == {"skip"}
     assert checks["learning"]["verdict"] == "pass"
 
 
-def test_one_element_of_one_gradient_names_the_rank_and_the_parameter(trial):
-    checks = trial.run(DDP_PROOF_SABOTAGE="gradient")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_element_of_one_gradient_names_the_rank_and_the_parameter(trial, rank):
+    checks = trial.run(DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
+    # Two ranks are no majority: the reference of one process tells who is right.
     assert bad(checks) == {"parameters": "fail", "result": "fail"}
-    assert "rank 1 on node1, parameter token.weight" in checks["parameters"]["cause"]
+    assert f"rank {rank} on node1, parameter token.weight" in checks["parameters"]["cause"]
+    assert f"rank {1 - rank}" not in checks["parameters"]["cause"]
 
 
-def test_the_majority_decides_who_is_wrong_where_there_is_one(trial):
-    checks = trial.run(nodes={"node1": 2, "node2": 1}, DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK="2")
+@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (2, "node2")])
+def test_the_majority_decides_who_is_wrong_where_there_is_one(trial, rank, node):
+    checks = trial.run(nodes=THREE, DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
-    assert checks["parameters"]["host"] == "node2"
-    assert "rank 2 on node2, parameter token.weight" in checks["parameters"]["cause"]
+    assert checks["parameters"]["host"] == node
+    assert f"rank {rank} on {node}, parameter token.weight" in checks["parameters"]["cause"]
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "failing", "told"),
+    ("sabotage", "rank", "failing", "told"),
     [
-        ("same_data", "gradients", "rank 1 on node1: same local gradient as rank 0"),
-        ("wrong_value", "collectives", "rank 1 on node1: wrong numbers in all_reduce"),
-        ("local_gradient", "gradients", "rank 1 on node1, parameter token.weight: its gradient differs"),
-        ("half_gradient", "gradients", "its share of the mean is wrong"),
-        ("no_result", "result", "rank 0 on node1: finished, and wrote no result.json"),
-        ("exit", "result", "rank 1 on node1: died without a word in step parameters"),
-        ("sleep", "result", "rank 1 on node1: was busy elsewhere in step parameters"),
-        ("wrong_collective", "result", "rank 1 on node1: was in 'broadcast torch.float32 1'"),
+        ("no_result", 1, "result", "rank 0 on node1: finished, and wrote no result.json"),
+        ("exit", 1, "result", "rank 1 on node1: died without a word in step parameters"),
+        ("exit", 0, "result", "rank 0 on node1: died without a word in step parameters"),
+        ("sleep", 1, "result", "rank 1 on node1: was busy elsewhere in step parameters"),
+        ("sleep", 0, "result", "rank 0 on node1: was busy elsewhere in step parameters"),
+        ("wrong_collective", 1, "result", "rank 1 on node1: was in 'broadcast torch.float32 1'"),
+        ("nan_gradient", 0, "gradients", "rank 0 on node1, parameter head.bias: its own gradient is not a number"),
+        ("nan_gradient", 1, "gradients", "rank 1 on node1, parameter head.bias: its own gradient is not a number"),
     ],
 )
-def test_a_fault_is_caught_and_blamed_on_its_rank(trial, sabotage, failing, told):
-    checks = trial.run(DDP_PROOF_SABOTAGE=sabotage)
+def test_a_fault_is_caught_and_blamed_on_its_rank(trial, sabotage, rank, failing, told):
+    checks = trial.run(DDP_PROOF_SABOTAGE=sabotage, DDP_PROOF_SABOTAGE_RANK=str(rank))
 
     assert checks[failing]["verdict"] == "fail"
     assert told in checks[failing]["cause"]
     assert checks["result"]["verdict"] == "fail"
 
 
-def test_a_mean_that_is_wrong_alike_everywhere_is_found_by_the_second_path_and_blamed(trial):
-    checks = trial.run(nodes={"node1": 2, "node2": 1}, DDP_PROOF_SABOTAGE="half_gradient", DDP_PROOF_SABOTAGE_RANK="2")
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("sabotage", "failing", "told"),
+    [
+        ("wrong_value", "collectives", "in what one sends and the other receives"),
+        ("wrong_receive", "collectives", "in what one sends and the other receives"),
+        ("local_gradient", "gradients", "in the averaged gradient of token.weight"),
+        ("odd_version", "identity", "in versions: torch"),
+    ],
+)
+def test_of_two_machines_neither_is_guilty_and_both_are_named(trial, sabotage, failing, told, rank):
+    checks = trial.run(nodes=TWO, DDP_PROOF_SABOTAGE=sabotage, DDP_PROOF_SABOTAGE_RANK=str(rank))
+
+    assert (checks[failing]["verdict"], checks[failing]["host"]) == ("fail", "")
+    assert f"node1 and node2 differ {told}" in checks[failing]["cause"]
+    assert "two machines cannot tell who is wrong" in checks[failing]["cause"]
+
+
+@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (1, "node1"), (2, "node2")])
+@pytest.mark.parametrize(
+    ("sabotage", "failing", "told"),
+    [
+        ("wrong_value", "collectives", "wrong numbers in all_reduce"),
+        ("wrong_receive", "collectives", "wrong numbers in all_reduce"),
+        ("local_gradient", "gradients", "its gradient differs"),
+        ("odd_version", "identity", "versions differ"),
+    ],
+)
+def test_of_three_ranks_the_bad_one_is_named_and_no_other(trial, sabotage, failing, told, rank, node):
+    checks = trial.run(nodes=THREE, DDP_PROOF_SABOTAGE=sabotage, DDP_PROOF_SABOTAGE_RANK=str(rank))
+
+    cause = checks[failing]["cause"]
+    assert (checks[failing]["verdict"], checks[failing]["host"]) == ("fail", node)
+    assert f"rank {rank} on {node}" in cause
+    assert told in cause
+    assert not any(f"rank {other} on" in cause for other in range(3) if other != rank)
+
+
+def test_ranks_that_see_the_same_data_are_named_and_none_is_blamed(trial):
+    checks = trial.run(nodes=TWO, DDP_PROOF_SABOTAGE="same_data")
+
+    assert (checks["gradients"]["verdict"], checks["gradients"]["host"]) == ("fail", "")
+    assert "ranks 0, 1 have the same local gradient" in checks["gradients"]["cause"]
+
+
+@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (2, "node2")])
+def test_a_mean_that_is_wrong_alike_everywhere_is_found_by_the_second_path_and_blamed(trial, rank, node):
+    checks = trial.run(nodes=THREE, DDP_PROOF_SABOTAGE="half_gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
     assert checks["gradients"]["verdict"] == "fail"
-    assert checks["gradients"]["host"] == "node2"
+    assert checks["gradients"]["host"] == node
     assert "largest relative error" in checks["gradients"]["observed"]
 
 
@@ -177,6 +231,12 @@ def test_a_blind_check_is_found_by_the_negative_control_and_nothing_is_proven(tr
     assert checks["negative_control"]["verdict"] == "unknown"
     assert checks["parameters"]["verdict"] == "pass"
     assert checks["result"]["verdict"] == "fail"
+
+
+def test_a_reference_that_takes_longer_than_anybody_waits_gives_signs_of_life(trial):
+    checks = trial.run("--timeout", "2", "--batch", "64", "--steps", "40", nodes={"node1": 4})
+
+    assert bad(checks) == {}
 
 
 def test_ranks_that_fall_back_to_the_cpu_are_named_where_gpus_are_expected(trial):

@@ -134,3 +134,10 @@ def test_another_users_records_go_to_a_directory_of_their_own_which_nobody_else_
     assert not any(line.startswith(("#SBATCH --output", "#SBATCH --chdir")) for line in lines)
     assert "[[ -O $DDP_RUNS ]] || DDP_RUNS=/tmp/clusterctl-ddp-$(id -u)" in lines
     assert lines.index("umask 0077") < lines.index("if [[ ! -O $DDP_RUNS || -L $DDP_RUNS ]]; then")
+
+
+def test_every_module_of_the_program_is_installed():
+    listed = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__ddp_validation_modules"]
+
+    for module in (ROLE / "files" / "ddp_proof").glob("*.py"):
+        assert f"'{module.stem}'" in listed

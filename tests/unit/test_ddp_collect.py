@@ -89,6 +89,13 @@ def test_nothing_outside_a_run_is_read(run: Path, name: str, number: str) -> Non
     assert collect(run, name, number) == {}
 
 
+def test_a_node_on_which_nothing_ever_ran_has_nothing(tmp_path: Path) -> None:
+    words = [str(tmp_path / "none"), "r1", "7", str(os.geteuid())]
+    done = subprocess.run([sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == {}
+
+
 def _secret(run: Path) -> Path:
     secret = run.parent.parent / "root-only"
     secret.write_text("TOP SECRET\n")

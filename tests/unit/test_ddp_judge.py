@@ -404,7 +404,7 @@ def test_a_firewall_is_not_taken_for_a_name_that_leads_to_loopback(line, cause):
 
 def test_healthy_logs_lead_to_no_cause():
     healthy = [
-        "ddp_proof.py: identity pass 4 ranks",
+        "identity          pass     4 ranks",
         "FutureWarning: `torch.distributed.reduce_scatter_tensor` is deprecated",
         "NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>",
     ]

@@ -48,7 +48,7 @@ class Directory:
 
     def names(self) -> list[str]:
         """Return the names in it, sorted, up to a number that no run reaches."""
-        found = []
+        found: list[str] = []
         with os.scandir(self.handle) as entries:
             for entry in entries:
                 if len(found) >= ENTRIES:
@@ -130,8 +130,8 @@ def collect(runs: str, run: str, number: str, owner: int) -> dict[str, Any]:
     """Return everything that the run left in its directory; nothing where there was no run."""
     if not RUN_ID.fullmatch(run) or not number.isascii() or not number.isdigit():
         return {}
-    parent = os.open(runs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        parent = os.open(runs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         directory = Directory(parent, run, owner)
     except FileNotFoundError:
         return {}

@@ -2,7 +2,7 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
 # The node's part of the DDP job, started once per node by srun: run torchrun in a rootless container with the GPUs that
-# Slurm granted, and leave neither a container nor a process behind. Arguments go to ddp_proof.py.
+# Slurm granted, and leave neither a container nor a process behind. Arguments go to ddp_proof.
 set -euo pipefail
 
 HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
@@ -81,14 +81,14 @@ trap 'podman stop --time 10 "$name" >/dev/null 2>&1 || true' TERM INT
 podman --log-level error run --rm --name "$name" --label "clusterctl.job=$SLURM_JOB_ID" --pull never --read-only \
   --network host --ipc host --cgroups disabled --security-opt label=disable --ulimit host \
   --volume "$DDP_RUN_DIRECTORY:$DDP_RUN_DIRECTORY" \
-  --volume "$DDP_DIRECTORY/ddp_proof.py:/ddp_proof.py:ro" \
+  --volume "$DDP_DIRECTORY/ddp_proof:/clusterctl/ddp_proof:ro" --env PYTHONPATH=/clusterctl \
   --env SLURM_JOB_ID --env SLURMD_NODENAME --env CLUSTER_SIMULATED --env HOME=/tmp --env OMP_NUM_THREADS=1 \
   --env "DDP_PROOF_IMAGE=$DDP_IMAGE" --env "DDP_PROOF_GRANTED=$uuids" "${options[@]}" \
   "$DDP_IMAGE" python3 -m torch.distributed.run \
   --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node "$ranks" --max-restarts 0 --local-addr "$own" \
   --rdzv-backend c10d --rdzv-endpoint "$DDP_ADDRESS:$DDP_PORT" --rdzv-id "$SLURM_JOB_ID" \
   --rdzv-conf "is_host=$((SLURM_NODEID == 0)),join_timeout=120" \
-  /ddp_proof.py --out "$DDP_RUN_DIRECTORY" --run-id "$DDP_RUN_ID" --expect "$DDP_EXPECT" --device "$device" "$@" &
+  --module ddp_proof --out "$DDP_RUN_DIRECTORY" --run-id "$DDP_RUN_ID" --expect "$DDP_EXPECT" --device "$device" "$@" &
 pid=$!
 # A trapped signal ends wait early; the container's own exit code is what counts.
 while :; do
