@@ -17,6 +17,8 @@ from ansible.module_utils.machine_hardware import listed, read
 
 #: Of the services that a driver brings, processes and units; who changes the driver stops and starts them.
 SERVICE_PROCESSES = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "nvidia-imex")
+#: Root's questions, of a monitor for example; they have ended before anything is changed.
+_QUESTIONS = ("nvidia-smi", "nvidia-ctk")
 _SERVICE_UNIT = re.compile(
     r"^/system\.slice/(nvidia-persistenced|nvidia-fabricmanager|nvidia-dcgm|dcgm|dcgm-exporter|nvidia-imex)\.service$"
 )
@@ -40,7 +42,9 @@ def holders(root):
             continue
         groups = [line.rsplit(":", 1)[-1] for line in read(root, "proc/" + pid + "/cgroup").splitlines()]
         name, owner = _name(root, pid), _owner(root, pid)
-        if (owner == 0 and name in SERVICE_PROCESSES) or any(_SERVICE_UNIT.search(group) for group in groups):
+        if (owner == 0 and name in (*SERVICE_PROCESSES, *_QUESTIONS)) or any(
+            _SERVICE_UNIT.search(group) for group in groups
+        ):
             continue
         inside = [match.group(1)[:12] for match in map(_CONTAINER.search, groups) if match]
         found.append(
