@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from machines import plugin
 
-image = plugin("roles/container_images/library/cluster_image.py")
+image = plugin("plugins/module_utils/image_registry.py")
 KNOWN = base64.b64encode(b"robot:correct horse").decode()
 
 
@@ -34,7 +36,7 @@ class Harbor(BaseHTTPRequestHandler):
     def answer(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
         if status == 401:
-            realm = f"http://127.0.0.1:{self.server.server_port}/token"  # type: ignore[attr-defined]
+            realm = f"https://127.0.0.1:{self.server.server_port}/token"  # type: ignore[attr-defined]
             self.send_header("WWW-Authenticate", f'Bearer realm="{realm}",service="harbor-registry"')
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -42,6 +44,18 @@ class Harbor(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def without_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in speaks HTTP: what would be asked over HTTPS is asked without."""
+    plain = urllib.request.urlopen
+
+    def urlopen(request: urllib.request.Request, **options: Any) -> Any:
+        request.full_url = request.full_url.replace("https://", "http://")
+        return plain(request, **options)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +98,11 @@ def test_a_registry_with_passwords_of_its_own_is_asked_with_the_same_login(tmp_p
     assert image.authorization("registry:5000", "cluster", 'Basic realm="site"', None, path) == f"Basic {KNOWN}"
     assert image.authorization("other:5000", "cluster", 'Basic realm="site"', None, path) is None
     assert image.authorization("registry:5000", "cluster", "Basic", None, tmp_path / "absent") is None
+
+
+@pytest.mark.parametrize("realm", ["http://registry:5000/token", "file:///etc/shadow", "ftp://a/b", ""])
+def test_the_password_is_never_sent_unencrypted_wherever_the_registry_points(realm: str, tmp_path: Path) -> None:
+    path = login(tmp_path / "login", "registry:5000")
+
+    with pytest.raises(image.RegistryError, match="unencrypted"):
+        image.authorization("registry:5000", "cluster", f'Bearer realm="{realm}",service="x"', None, path)

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import http.client
 import io
 import json
 import os
 import platform
 import re
-import ssl
 import subprocess
 import tarfile
 import tempfile
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
+from ansible.module_utils import image_registry
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -49,11 +45,6 @@ options:
 RETURN = """
 reference: {type: str, returned: always, description: The image by digest; empty where a rehearsal would build it.}
 """
-
-
-#: Where the engine keeps what it logs in to registries with.
-LOGIN = "/root/.docker/config.json"
-MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 
 
 class BuildError(Exception):
@@ -101,41 +92,6 @@ def visible(entry):
     return None if Path(entry.name).name.startswith(".") else entry
 
 
-def ask(url, context, authorization=None):
-    """Ask a registry for a manifest; return the HTTP status, and what it wants to see of those whom it turns away."""
-    headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
-    request = urllib.request.Request(url, method="HEAD", headers=headers)  # noqa: S310 - always https
-    try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
-            return answer.status, ""
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers.get("WWW-Authenticate", "")
-
-
-def authorization(host, project, challenge, context, login=LOGIN):
-    """Return the header by which the engine's own login opens the registry; None where there is no such login.
-
-    ``challenge`` is its WWW-Authenticate: Basic, or Bearer, where a token is to be fetched from the realm that it names
-    (the distribution project's token authentication, which Harbor speaks).
-    """
-    try:
-        known = json.loads(Path(login).read_text(encoding="utf-8"))["auths"][host]["auth"]
-    except (OSError, ValueError, LookupError):
-        return None
-    if not challenge.lower().startswith("bearer"):
-        return f"Basic {known}"
-    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
-    wanted = {"service": fields.get("service", ""), "scope": f"repository:{project}:pull"}
-    url = f"{fields.get('realm', '')}?{urllib.parse.urlencode(wanted)}"
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {known}"})  # noqa: S310 - the registry's word
-    try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
-            told = json.load(answer)
-    except (urllib.error.HTTPError, ValueError):
-        return None
-    return f"Bearer {told.get('token') or told.get('access_token')}"
-
-
 class Image:
     """One image: its recipe, where it is remembered and where it goes."""
 
@@ -153,30 +109,11 @@ class Image:
             digest = json.loads(self.record.read_text(encoding="utf-8"))["digest"]
         except (OSError, ValueError, KeyError):
             return None
-        return digest if self._registry_has(digest) else None
+        return digest if image_registry.has(f"{self.params['pull']}/{self.params['name']}", digest) else None
 
     def reference(self, digest):
         """Return the image by digest, as machines pull it."""
         return f"{self.params['pull']}/{self.params['name']}@{digest}"
-
-    def _registry_has(self, digest):
-        host, _, project = f"{self.params['pull']}/{self.params['name']}".partition("/")
-        authority = Path(f"/etc/docker/certs.d/{host}/ca.crt")
-        context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
-        url = f"https://{host}/v2/{project}/manifests/{digest}"
-        try:
-            status, challenge = ask(url, context)
-            if status == 401:
-                status, _ = ask(url, context, authorization(host, project, challenge, context))
-        except (OSError, http.client.HTTPException) as error:
-            raise BuildError(f"the registry {host} does not answer: {error}") from error
-        if status in (401, 403):
-            raise BuildError(
-                f"the registry {host} refuses us; see container_images_username, container_images_password"
-            )
-        if status not in (200, 404):
-            raise BuildError(f"the registry {host} answers HTTP {status}")
-        return status == 200
 
     def _run(self, argv, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
@@ -292,7 +229,7 @@ def main():
     try:
         try:
             digest = image.known() if image.record.exists() else None
-        except BuildError:
+        except image_registry.RegistryError:
             # The cache is kept from an earlier cluster; a rehearsal on a clean controller has started no registry.
             if not module.check_mode:
                 raise
@@ -304,7 +241,7 @@ def main():
                 digest = image.known()
                 if digest is None:
                     digest, changed = image.build(), True
-    except (BuildError, OSError) as error:
+    except (BuildError, image_registry.RegistryError, OSError) as error:
         module.fail_json(msg=f"image {module.params['name']}: {error}")
     reference = image.reference(digest) if digest else ""
     module.exit_json(

@@ -1,0 +1,82 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Asking a registry whether it has an image, with the engine's own login. Standard library only, Python 3.8."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+#: Where the engine keeps what it logs in to registries with.
+LOGIN = "/root/.docker/config.json"
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+
+
+class RegistryError(Exception):
+    """Why the registry could not be asked."""
+
+
+def ask(url, context, authorization=None):
+    """Ask a registry for a manifest; return the HTTP status, and what it wants to see of those whom it turns away."""
+    headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
+    request = urllib.request.Request(url, method="HEAD", headers=headers)  # noqa: S310 - always https
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers.get("WWW-Authenticate", "")
+
+
+def authorization(host, project, challenge, context, login=LOGIN):
+    """Return the header by which the engine's own login opens the registry; None where there is no such login.
+
+    ``challenge`` is its WWW-Authenticate: Basic, or Bearer, where a token is to be fetched from the realm that it names
+    (the distribution project's token authentication, which Harbor speaks).
+    """
+    try:
+        known = json.loads(Path(login).read_text(encoding="utf-8"))["auths"][host]["auth"]
+    except (OSError, ValueError, LookupError):
+        return None
+    if not challenge.lower().startswith("bearer"):
+        return f"Basic {known}"
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    wanted = {"service": fields.get("service", ""), "scope": f"repository:{project}:pull"}
+    url = f"{fields.get('realm', '')}?{urllib.parse.urlencode(wanted)}"
+    if not url.startswith("https://"):
+        raise RegistryError(f"the registry {host} wants the password sent unencrypted, to {url.partition('?')[0]}")
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {known}"})  # noqa: S310 - the registry's word
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+            told = json.load(answer)
+    except (urllib.error.HTTPError, ValueError):
+        return None
+    return f"Bearer {told.get('token') or told.get('access_token')}"
+
+
+def has(image, digest):
+    """Return whether the registry has the image (``host/project/name``) of this digest.
+
+    Raises:
+        RegistryError: it does not answer, refuses us, or answers something else.
+    """
+    host, _, project = image.partition("/")
+    authority = Path(f"/etc/docker/certs.d/{host}/ca.crt")
+    context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+    url = f"https://{host}/v2/{project}/manifests/{digest}"
+    try:
+        status, challenge = ask(url, context)
+        if status == 401:
+            status, _ = ask(url, context, authorization(host, project, challenge, context))
+    except (OSError, http.client.HTTPException) as error:
+        raise RegistryError(f"the registry {host} does not answer: {error}") from error
+    if status in (401, 403):
+        raise RegistryError(f"the registry {host} refuses us; see container_images_username, container_images_password")
+    if status not in (200, 404):
+        raise RegistryError(f"the registry {host} answers HTTP {status}")
+    return status == 200
