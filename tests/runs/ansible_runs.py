@@ -32,6 +32,7 @@ node_real_memory=4000
 [all:vars]
 cluster_name=small
 cluster_simulated=gpu
+slurm_conf_cgroup_v1_allowed=true
 ansible_connection=local
 ansible_become=false
 ansible_python_interpreter={PYTHON}
