@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import labs
-import pytest
 import snapshots
 
 
@@ -35,15 +33,16 @@ def inventory(lab: labs.Lab, tmp_path: Path, replace: dict[str, str] | None = No
     return path
 
 
-def test_a_wrong_key_is_told_as_such(small_lab: labs.Lab, tmp_path: Path) -> None:
+def test_a_key_that_the_machines_do_not_accept_is_named_as_the_cause(small_lab: labs.Lab, tmp_path: Path) -> None:
     labs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
     path = inventory(small_lab, tmp_path, {str(small_lab.directory / "id_ed25519"): str(tmp_path / "other")})
 
     with unchanged(small_lab):
-        done = labs.clusterctl("provision", path, check=False)
+        done = labs.clusterctl("provision", path, "--json", check=False)
 
+    refused = {check["host"]: check["id"] for check in json.loads(done.stdout)["checks"] if check["verdict"] == "fail"}
     assert done.returncode == 5
-    assert "key" in done.stderr + done.stdout
+    assert refused == dict.fromkeys(small_lab.machines, "access.login")
     assert "Traceback" not in done.stderr
 
 
@@ -73,7 +72,7 @@ def test_hostile_settings_around_the_command_are_ignored_with_a_warning(small_la
 
     done = labs.clusterctl("preflight", path, check=False, cwd=tmp_path, env={"ANSIBLE_HOST_KEY_CHECKING": "False"})
 
-    assert done.returncode in (3, 5)
+    assert done.returncode == 3
     assert "access.host_key" in done.stdout + done.stderr
     assert "ignored" in done.stderr
     assert "ANSIBLE_HOST_KEY_CHECKING" in done.stderr
@@ -168,14 +167,3 @@ def test_a_package_manager_that_is_busy_is_named(small_lab: labs.Lab) -> None:
     assert done.returncode == 3
     assert (locks["head"]["verdict"], locks["node1"]["verdict"]) == ("pass", "fail")
     assert "python3" in locks["node1"]["observed"]
-
-
-@pytest.mark.parametrize("command", ["status", "plan"])
-def test_output_fits_narrow_terminals_and_pipes_that_close(small_lab: labs.Lab, command: str) -> None:
-    environment = {"COLUMNS": "20", "LC_ALL": "C", "LANG": "C", "PATH": os.environ["PATH"]}
-    words = " ".join([str(labs.BIN / "clusterctl"), command, str(small_lab.inventory)])
-
-    done = labs.run(["sh", "-c", f"{words} 2>&1 | head -n 1"], check=False, env=environment)
-
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "BrokenPipe" not in done.stdout + done.stderr

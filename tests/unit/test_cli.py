@@ -262,7 +262,7 @@ def test_a_reader_who_leaves_early_is_no_error(inventory: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", ["20", "80"])
-def test_help_is_readable_in_a_small_terminal_and_in_the_plainest_locale(columns: str) -> None:
+def test_help_fits_80_columns_and_the_plainest_locale(columns: str) -> None:
     environment = {**os.environ, "COLUMNS": columns, "LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}
 
     done = subprocess.run(
@@ -274,6 +274,7 @@ def test_help_is_readable_in_a_small_terminal_and_in_the_plainest_locale(columns
 
     assert done.returncode == 0
     assert done.stdout.isascii()
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def completed(shell: str, words: str, position: int, directory: Path) -> list[str]:

@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import yaml
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -94,7 +93,7 @@ def test_a_computer_without_docker_is_told_what_to_install(monkeypatch: pytest.M
     assert "docker.io" in refused.value.fix
 
 
-def test_wheels_come_from_where_this_computers_pip_gets_packages() -> None:
+def test_where_pip_gets_packages_is_handed_on_to_playbooks() -> None:
     settings = {"PIP_INDEX_URL": "https://packages.site.example/simple", "PIP_FIND_LINKS": "/srv/wheels"}
 
     assert settings.items() <= clean_environment(settings).items()
@@ -232,10 +231,3 @@ def test_a_machine_that_does_not_come_up_is_named_with_what_failed(tmp_path: Pat
     assert done.returncode == 1
     assert "broken.service" in done.stderr
     assert done.stderr.splitlines()[-1] == f"systemd in a-node1 says after its start: {state}"
-
-
-def test_machines_are_not_given_what_would_let_them_change_this_computer() -> None:
-    given = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["__lab_machines_capabilities"]
-
-    assert len(set(given)) == len(given)
-    assert not {"SYS_TIME", "SYS_MODULE", "SYS_RAWIO"} & set(given)

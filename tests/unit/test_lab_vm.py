@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from machines import plugin
 
+from provision import content
 from provision.errors import ClusterctlError, ExitCode
 from provision.lab import computer, labs, vm
 
@@ -71,9 +73,12 @@ def test_a_computer_that_has_all_of_it_is_fit() -> None:
 
 
 def test_three_machines_stay_below_16_gib() -> None:
-    memory = 4096 + vm.EMULATOR_MIB
+    defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
 
-    assert 3 * memory < 16 * 1024
+    machines = 1 + defaults["lab_machines_compute"]
+
+    assert machines == 3
+    assert machines * (defaults["lab_machines_vm_memory"] + vm.EMULATOR_MIB) < 16 * 1024
 
 
 def test_machines_that_run_already_need_no_more_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
