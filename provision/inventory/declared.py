@@ -14,6 +14,7 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_slurm import cgroup_v1_from, parameters_from, partitions_from
 from provision.model.cluster import Cluster, Hardware, Node, version_from
+from provision.model.versions import SLURM_VERSION
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]
@@ -238,7 +239,7 @@ def _site(controller: str, hosts: Sequence[str], hostvars: Variables) -> dict[st
 
 def _version(value: Any) -> str:
     try:
-        return version_from("24.11" if value is None else value)
+        return version_from(SLURM_VERSION if value is None else value)
     except ValueError as error:
         raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
 

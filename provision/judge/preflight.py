@@ -10,6 +10,7 @@ from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import Disk, MachineFacts
 from provision.model.systems import SERVED, known
+from provision.model.versions import version
 
 SUBJECT = Subject(
     "preflight",
@@ -43,12 +44,11 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def _basics(facts: MachineFacts) -> list[Check]:
-    version = tuple(int(part) for part in str(facts["python"]).split(".")[:2] if part.isdigit())
-    system = facts["os"]
+    python, system = facts["python"], facts["os"]
     entry = known(system["id"], system["version"])
     return [
         SUBJECT.check(
-            "python", version >= OLDEST_PYTHON, facts["python"], "3.8 or newer", source="ansible-core 2.19",
+            "python", version(python) >= OLDEST_PYTHON, python, "3.8 or newer", source="ansible-core 2.19",
             cause="Ansible's modules do not run on it",
             fix="install a newer python3, or set ansible_python_interpreter",
         ),

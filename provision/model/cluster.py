@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from provision.model.gres import Gres, parse
+from provision.model.versions import SLURM_VERSION
 
 # slurm.conf(5): at most 40 characters, and upper case would be folded to lower case.
 _CLUSTER_NAME = r"^[a-z0-9][a-z0-9_-]{0,39}$"
@@ -146,7 +147,7 @@ class Cluster(_Declared):
     controller: str
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
-    slurm_version: str = "24.11"
+    slurm_version: str = SLURM_VERSION
     slurm_parameters: Mapping[str, str | None] = {}
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     cgroup_v1_allowed: bool = False
@@ -171,5 +172,5 @@ def version_from(value: object) -> str:
     """
     text = f"{value:.2f}" if isinstance(value, float) else str(value).strip()
     if not _VERSION.fullmatch(text):
-        raise ValueError("it must be one of Slurm's releases, as 24.11")
+        raise ValueError("it must be one of Slurm's releases, for example 24.11")
     return text

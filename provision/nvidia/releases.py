@@ -6,10 +6,10 @@ kernel modules.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-Version = tuple[int, ...]
+from provision.model.versions import Version as Version
+from provision.model.versions import version as version
 
 #: Of the branches that can be asked for, those that NVIDIA still maintains, and when the others ended.
 SUPPORTED = (580, 595)
@@ -26,13 +26,6 @@ RELEASED_WITH: Mapping[str, str] = {
     **{"12.6": "560.28.03", "12.5": "555.42.02", "12.4": "550.54.14", "12.3": "545.23.06", "12.2": "535.54.03"},
     **{"12.1": "530.30.02", "12.0": "525.60.13", "11.8": "520.61.05", "11.7": "515.43.04"},
 }
-
-
-def version(text: str) -> Version:
-    """Return the leading numbers of a version: ``6.8.0-31-generic`` is (6, 8, 0); nothing where there is none."""
-    # Digits of ASCII, and not many: what a machine says is read here, too.
-    found = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,7}", text.strip())
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def ended(branch: int) -> bool:

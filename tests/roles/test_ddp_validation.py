@@ -14,6 +14,7 @@ from provision import content
 from provision.ansible_env import clean_environment
 
 ROLE = content.ROOT / "roles" / "ddp_validation"
+SHARED = content.ROOT / "roles/cluster/defaults/main.yml"
 
 INVENTORY = """\
 [slurm_controller]
@@ -39,7 +40,7 @@ def render(folder: Path, *, simulated: str = "", **variables: object) -> str:
     play = {
         "hosts": "node1",
         "gather_facts": False,
-        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "vars_files": [str(path) for path in (SHARED, ROLE / "defaults/main.yml", ROLE / "vars/main.yml")],
         "tasks": [{"ansible.builtin.template": {"src": str(ROLE / "templates/ddp_job.sh.j2"), "dest": str(script)}}],
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))

@@ -12,8 +12,11 @@ import yaml
 
 from provision import content
 from provision.inventory import variables
+from provision.model.versions import SLURM_VERSION
 
-ROLES = sorted(path for path in (content.ROOT / "roles").iterdir() if path.is_dir())
+#: What roles share: it has defaults and no task, and its specification is the site's.
+SHARED = content.ROOT / "roles/cluster"
+ROLES = sorted(path for path in (content.ROOT / "roles").iterdir() if path.is_dir() and path != SHARED)
 ROLE_IDS = [role.name for role in ROLES]
 MOLECULE = content.ROOT / "molecule"
 PRODUCT = ("provision", "plugins", "roles", "playbooks")
@@ -179,6 +182,30 @@ def test_the_tree_is_free_of(rule: str) -> None:
 
 
 _ROLES_WORD = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROLE_IDS)})_\w+\b(?![(./])")
+
+
+def test_shared_values_have_one_home_and_the_site_describes_it() -> None:
+    shared = load(SHARED / "defaults/main.yml")
+    described = load(content.ROOT / "provision/inventory/site_variables.yml")["options"]
+
+    assert [path.name for path in SHARED.iterdir()] == ["defaults"]
+    assert {name: described[name]["default"] for name in shared} == shared
+    assert shared["slurm_version"] == SLURM_VERSION
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_a_role_that_reads_a_shared_value_depends_on_its_home_and_keeps_no_copy(role: Path) -> None:
+    shared = load(SHARED / "defaults/main.yml")
+    texts = {path: path.read_text(encoding="utf-8") for path in role.rglob("*") if path.suffix in (".yml", ".j2")}
+    reads = {name for name in shared for text in texts.values() if re.search(rf"\b{name}\b", text)}
+    meta = load(role / "meta/main.yml") if (role / "meta/main.yml").is_file() else {}
+
+    assert not reads or {"role": "cluster"} in meta.get("dependencies", [])
+    assert [
+        path.name
+        for path, text in texts.items()
+        if re.search(r"slurm_version \| default|: (slurmtest|64031)$", text, re.M)
+    ] == []
 
 
 def unspecified(text: str, names: set[str]) -> list[str]:
