@@ -33,12 +33,19 @@ _DAEMONS = (
     ("munge.same_key", On.CONTROLLER),
     ("slurm_image.", On.CONTROLLER),
 )
-_JOBS = (*_DAEMONS, ("slurm.daemons", On.SAME), ("slurm.daemons", On.CONTROLLER), ("slurm.node_state", On.SAME))
+_ANSWERS = (
+    *_DAEMONS,
+    ("slurm.daemons", On.SAME),
+    ("slurm.daemons", On.CONTROLLER),
+    ("slurm.answers", On.SAME),
+    ("slurm.answers", On.CONTROLLER),
+)
+_JOBS = (*_ANSWERS, ("slurm.partitions", On.CONTROLLER), ("slurm.node_state", On.SAME))
 _WHOLE = tuple(
     (name, On.ANY)
     for name in (
         "access.", "engine.answers", "munge.key_mode", "munge.same_key", "munge.round_trip", "slurm_image.",
-        "slurm.daemons", "slurm.node_state", "slurm.job",
+        "slurm.daemons", "slurm.answers", "slurm.partitions", "slurm.node_state", "job.run",
     )
 )  # fmt: skip
 
@@ -48,12 +55,10 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "munge.": (("access.", On.CONTROLLER),),
     "slurm_image.": (("engine.answers", On.CONTROLLER), ("images.", On.CONTROLLER)),
     "slurm.daemons": _DAEMONS,
-    "slurm.": (*_DAEMONS, ("slurm.daemons", On.SAME), ("slurm.daemons", On.CONTROLLER)),
-    "slurm.job": _JOBS,
-    "slurm.exit_code": (*_JOBS, ("slurm.job", On.SAME)),
-    "slurm.gpu": (*_JOBS, ("slurm.job", On.SAME)),
-    "slurm.cancel": (*_JOBS, ("slurm.job", On.SAME)),
-    "job.": _JOBS,
+    "slurm.answers": (*_DAEMONS, ("slurm.daemons", On.SAME)),
+    "slurm.": _ANSWERS,
+    "job.run": _JOBS,
+    "job.": (*_JOBS, ("job.run", On.SAME)),
     "ddp.result": _WHOLE,
     "ddp.": (*_WHOLE, ("ddp.result", On.ANY)),
     "gpudirect.traffic": (*_WHOLE, ("ddp.result", On.ANY)),

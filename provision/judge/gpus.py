@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from provision.judge.slurm_answers import line
+from provision.judge.slurm_facts import Facts, Wants, answered
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.gres import gpus
 
-#: The line that separates what slurmd said from what nvidia-smi said.
-HEADING = "== nvidia-smi"
+SUBJECT = Subject("slurm", ("gpus",), fix="clusterctl provision gpu")
 
 _AGAIN = "clusterctl provision slurm replaces the container; jobs go on"
 #: What nvidia-smi prints, why, and what to do.
@@ -46,36 +47,52 @@ def visible(text: str) -> int:
     return whole + instances
 
 
-def container_check(text: str, declared: object) -> dict[str, Any]:
-    """Judge whether slurmd's container has the GPUs that are declared. ``text`` is what its commands printed."""
-    _, heading, told = text.partition(HEADING)
-    wanted, seen = gpus(declared), visible(told)
-    check: dict[str, Any] = {
-        "id": "slurm.gpus",
-        "host": "",
-        "level": "host",
-        "observed": f"{seen} GPUs inside slurmd's container",
-        "expected": f"{wanted} GPUs inside slurmd's container",
-        "source": "node_gres",
-        "cause": "",
-        "fix": "",
-    }
-    if not heading:
-        return {**check, "verdict": "unknown", "observed": "the container did not answer", "fix": _AGAIN}
+def checks(facts: Facts, wants: Wants) -> list[Check]:
+    """Return whether slurmd's container has the GPUs that are declared, where it is to have real ones."""
+    if not wants.compute or not wants.gpus:
+        why = "no jobs run on this machine" if not wants.compute else "slurmd is given no real GPUs here"
+        return SUBJECT.all_skipped(why)
+    if silent := facts.trouble("slurmd"):
+        return SUBJECT.all_unknown(silent, cause="slurmd's container does not answer", fix=_AGAIN)
+    return [_container(facts.machine.get("nvidia-smi", ""), wants.gres)]
+
+
+def _container(text: str, declared: object) -> Check:
+    """Judge what nvidia-smi printed inside slurmd's container."""
+    said, code = answered(text)
+    if code is None:
+        return SUBJECT.unknown("gpus", "the container did not answer", fix=_AGAIN)
+    if code in (124, 137):
+        return SUBJECT.unknown(
+            "gpus",
+            "nvidia-smi did not answer in time",
+            cause="a GPU or its driver hangs",
+            fix="journalctl -k | grep Xid",
+        )
+    try:
+        wanted = gpus(declared)
+    except ValueError as error:
+        return SUBJECT.unknown("gpus", f"node_gres cannot be read: {error}", fix="correct node_gres")
+    seen = visible(said)
+    expected, source = f"{wanted} GPUs inside slurmd's container", "node_gres"
+    observed = f"{seen} GPUs inside slurmd's container"
     if seen == wanted:
-        return {**check, "verdict": "pass"}
+        return SUBJECT.check("gpus", Verdict.PASS, observed, expected, source=source)
     for pattern, cause, fix in _FAILURES:
-        if found := re.search(rf"(?m)^.*(?:{pattern}).*$", told):
-            return {**check, "verdict": "fail", "observed": found[0].strip(), "cause": cause, "fix": fix}
+        if found := re.search(rf"(?m)^.*(?:{pattern}).*$", said):
+            return SUBJECT.check("gpus", False, line(found[0]), expected, source=source, cause=cause, fix=fix)
     cause = f"the driver shows {seen} GPUs, node_gres says {wanted}"
     if seen < wanted:
         cause += ": one fell off the bus, its device file was not there yet, or MIG was changed"
-    return {
-        **check,
-        "verdict": "fail",
-        "cause": cause,
-        "fix": "nvidia-smi -L and journalctl -k | grep Xid on the node; repair it or correct node_gres; then " + _AGAIN,
-    }
+    return SUBJECT.check(
+        "gpus",
+        False,
+        observed,
+        expected,
+        source=source,
+        cause=cause,
+        fix="nvidia-smi -L and journalctl -k | grep Xid on the node; repair it or correct node_gres; then " + _AGAIN,
+    )
 
 
 def start_cause(listed: str) -> str:
@@ -83,5 +100,5 @@ def start_cause(listed: str) -> str:
     found = re.search(r"can't stat gres\.conf file (\S+):|can't stat (/dev/\S+)", listed)
     if not found:
         return ""
-    path = (found[1] or found[2]).rstrip(":")
+    path = line(found[1] or found[2]).rstrip(":")[:100]
     return f"slurmd was started before {path} existed; at boot, clusterctl-gpus.service waits for it for 60 s"

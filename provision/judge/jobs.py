@@ -3,181 +3,258 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from provision.judge.slurm import counts, fit, nodes_in
+from provision.judge.slurm_answers import line, sections
+from provision.judge.slurm_daemons import enough, limit
+from provision.judge.slurm_facts import Wants, containers
+from provision.model.checks import Check, Level, Subject, Verdict
+from provision.model.gres import gpus
+
+SUBJECT = Subject(
+    "job",
+    ("run", "exit_code", "memlock", "gpu", "gpu_isolation", "cancel"),
+    fix="docker logs --tail 20 slurmd on the node; then clusterctl provision slurm",
+    level=Level.JOB,
+)
 
 #: What the test job ends with, and what must therefore reach the caller.
 EXIT_CODE = 7
+#: Slurm's reasons for a job that waits its turn: others use what it needs. Any other reason is worth a look.
+_TURN = frozenset({"Resources", "Priority"})
 
-#: srun's words for "not now", which say nothing against the node.
-_BUSY = re.compile(r"Requested nodes are busy|Resources temporarily unavailable|Immediate execution impossible")
 
+@dataclass(frozen=True)
+class JobFacts:
+    """What is known of one node's jobs.
 
-def targets(nodes: str, scope: Sequence[str]) -> list[str]:
-    """Return node, partition and GRES of each node that takes jobs, flat, as the script's arguments.
-
-    ``nodes`` is ``scontrol show nodes --json``; a node without GPUs asks for "-".
+    ``printed`` is what the script printed for all nodes, ``problem`` why it printed nothing; ``left`` what was found on
+    the node afterwards; ``planned`` is :meth:`provision.judge.job_plan.Plan.as_dict`; ``machine`` what the node's own
+    script printed about its containers.
     """
-    found = nodes_in(nodes)
-    flat: list[str] = []
-    for name in scope:
-        node = found.get(name)
-        if node is None or not fit(node) or not node.get("partitions"):
-            continue
-        gpus = any(kind.split(":")[0] == "gpu" for kind in counts(str(node.get("gres") or "")))
-        flat += [name, str(node["partitions"][0]), "gpu:1" if gpus else "-"]
-    return flat
+
+    printed: str = ""
+    problem: str = ""
+    left: str = ""
+    planned: Mapping[str, Any] = field(default_factory=dict)
+    machine: str = ""
+
+    def said(self, name: str) -> dict[str, str]:
+        """Return what the script printed about one node's jobs."""
+        return said(self.printed, name)
 
 
-def told(text: str, name: str) -> dict[str, str]:
-    """Return what the script told about one node: ``ran``, ``exit``, ``job``, ``container``, ``gone``, ``text``."""
-    block = re.search(rf"^== {re.escape(name)}$\n(.*?)(?=^== |\Z)", text, re.M | re.S)
-    if block is None:
-        return {}
-    found = {"text": block[1].strip()}
+def said(text: str, name: str) -> dict[str, str]:
+    """Return what the script printed about one node: ``ran``, ``exit``, ``job``, ``container``, ``gone``, ``text``, ...
+
+    Each of its lines begins with the node's name, so that a job cannot speak for another node than its own.
+    """
+    lines = re.findall(rf"(?m)^{re.escape(name)}\| (.*)$", text)
+    found = {"text": "\n".join(line(one) for one in lines[:200])} if lines else {}
     for key, pattern in (
         ("ran", r"^ran (.*)$"),
-        ("exit", r"^exit (\d+)$"),
-        ("job", r"^ready job=(\d+)"),
+        ("exit", r"^exit (\d{1,3})$"),
+        ("waits", r"^waits (\S.*)$"),
+        ("hung", r"^hung after (\d{1,6})$"),
+        ("job", r"^ready job=(\d{1,10}) "),
         ("container", r"^ready .*container=(\S+)$"),
-        ("gone", r"^gone after (\d+)$"),
+        ("gone", r"^gone after (\d{1,6})$"),
+        ("stuck", r"^still (\S.*)$"),
     ):
-        if match := re.search(pattern, block[1], re.M):
+        if match := re.search(pattern, found.get("text", ""), re.M):
             found[key] = match[1]
     return found
 
 
-def checks(
-    result: Mapping[str, Any],
-    name: str,
-    left: str,
-    gres: str | Sequence[str],
-    cgroup_version: int | str,
-    simulated: Sequence[str],
-    uid: int | str,
-) -> list[dict[str, Any]]:
-    """Return the checks of one node.
-
-    ``result`` is what submitting returned, ``left`` what was found on the node afterwards, ``gres`` the inventory's
-    node_gres; ``uid`` is the test user's.
-    """
-    said = told(str(result.get("stdout") or ""), name)
-    if "ran" not in said:
-        return [_did_not_run(said, str(result.get("stderr") or result.get("msg") or ""))]
-    seen = dict(part.partition("=")[::2] for part in said["ran"].split())
-    wanted = counts(gres if isinstance(gres, str) else ",".join(gres))
-    gpus = any(kind.split(":")[0] == "gpu" for kind in wanted)
-    pretended = gpus and "gpu" in simulated
+def checks(facts: JobFacts, wants: Wants, *, cgroup_version: int, uid: int) -> list[Check]:
+    """Return the checks of one machine's jobs; ``uid`` is the test user's."""
+    if not wants.compute:
+        return SUBJECT.all_skipped("no jobs run on this machine")
+    found = facts.said(wants.host)
+    if "ran" not in found:
+        first = _did_not_run(found, facts)
+        rest = [SUBJECT.skip(name, "no job ran on the node", unproven=True) for name in SUBJECT.names[1:]]
+        return [first, *rest]
+    seen = dict(part.partition("=")[::2] for part in found["ran"].split())
     return [
-        _ran(seen, name, str(uid)),
-        _exit_code(said),
-        *([_gpu(seen, pretended), _isolation(seen, int(cgroup_version), pretended)] if gpus else []),
-        _cancel(said, left),
+        _ran(seen, wants.host, str(uid)),
+        _exit_code(found),
+        _memlock(seen, facts, wants),
+        *_gpus(seen, facts, wants, cgroup_version),
+        _cancel(found, facts.left),
     ]
 
 
-def _check(name: str, verdict: str, **more: Any) -> dict[str, Any]:
-    if verdict == "pass":
-        more.update(cause="", fix="")
-    return {"id": f"slurm.{name}", "host": "", "level": "job", "verdict": verdict, **more}
-
-
-def _did_not_run(said: Mapping[str, str], problem: str) -> dict[str, Any]:
-    text = said.get("text") or problem
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("exit ")]
-    busy = bool(_BUSY.search(text))
-    return _check(
-        "job",
-        # A node that takes no jobs was not asked; its state has been judged already.
-        "unknown" if busy or not said else "fail",
-        observed=(lines[0] if lines else "no job was submitted")[:200],
-        expected="a job runs on the node",
-        source="srun --immediate",
-        cause="the node is busy with other jobs" if busy else "Slurm refused the job, or the node takes none",
-        fix="clusterctl verify again when it is free" if busy else "docker logs --tail 20 slurmd on the node",
+def _did_not_run(found: Mapping[str, str], facts: JobFacts) -> Check:
+    refused = line(str(facts.planned.get("refused") or ""))
+    if refused and facts.planned.get("ordinary"):
+        return SUBJECT.skip("run", f"no job was submitted: {refused}", unproven=True)
+    if refused:
+        return SUBJECT.unknown("run", f"no job was submitted: {refused}", cause=refused, fix="")
+    if not found:
+        why = line(facts.problem) or "the time for all of them was over, or the controller did not answer"
+        return SUBJECT.unknown("run", f"no job was submitted: {why}", cause=why)
+    if "waits" in found:
+        return _waited(found["waits"], facts)
+    lines = [one for one in found["text"].splitlines() if one.strip() and not re.match(r"exit \d+$|hung ", one)]
+    hung = f"the job's program did not end after {found['hung']} s" if "hung" in found else ""
+    return SUBJECT.check(
+        "run",
+        False,
+        hung or (lines[-1] if lines else "srun said nothing")[:200],
+        "a job runs on the node",
+        source="srun",
+        cause="slurmd started no program, or never heard of its end" if hung else "Slurm refused the job",
+        fix="docker logs --tail 20 slurmd on the node",
     )
 
 
-def _ran(seen: Mapping[str, str], name: str, uid: str) -> dict[str, Any]:
-    right = seen.get("node") == name and seen.get("uid") == uid
-    return _check(
-        "job",
-        "pass" if right else "fail",
-        observed=f"ran on {seen.get('node')} as uid {seen.get('uid')}",
-        expected=f"runs on {name} as uid {uid}",
+def _waited(words: str, facts: JobFacts) -> Check:
+    """Judge a job that did not start in time, by the reason that Slurm gives for it: ``ID STATE REASON``."""
+    _, state, reason = (*words.split(), "", "", "")[:3]
+    jobs = ", ".join(line(str(job)) for job in list(facts.planned.get("holders") or ())[:5])
+    if state == "PENDING" and reason in _TURN and jobs:
+        return SUBJECT.skip("run", f"the job waits for {jobs}: {reason}", unproven=True)
+    started = state in ("RUNNING", "CONFIGURING", "COMPLETING")
+    return SUBJECT.check(
+        "run",
+        Verdict.FAIL if started else Verdict.UNKNOWN,
+        f"the job is {state or 'not in the queue'}" + (f": {reason}" if reason not in ("", "None") else ""),
+        "a job runs on the node",
+        source="squeue, after slurm_service_job_wait",
+        cause="slurmctld started the job, and its program never began"
+        if started
+        else f"Slurm says {reason or 'no reason'}",
+        fix="docker logs --tail 20 slurmd on the node"
+        if started
+        else "scontrol show job; man squeue explains the reason",
+    )
+
+
+def _ran(seen: Mapping[str, str], name: str, uid: str) -> Check:
+    return SUBJECT.check(
+        "run",
+        seen.get("node") == name and seen.get("uid") == uid,
+        f"ran on {seen.get('node')} as uid {seen.get('uid')}",
+        f"runs on {name} as uid {uid}",
         source="srun, as an ordinary user",
         cause="the job ran elsewhere or as somebody else",
         fix="clusterctl provision slurm",
     )
 
 
-def _exit_code(said: Mapping[str, str]) -> dict[str, Any]:
-    code = said.get("exit", "")
-    return _check(
+def _exit_code(found: Mapping[str, str]) -> Check:
+    code = found.get("exit", "")
+    if "hung" in found:
+        return SUBJECT.check(
+            "exit_code",
+            False,
+            f"srun did not end after {found['hung']} s",
+            str(EXIT_CODE),
+            source="the task's own exit code",
+            cause="the end of the job's program did not reach slurmctld",
+        )
+    return SUBJECT.check(
         "exit_code",
-        "unknown" if not code else "pass" if code == str(EXIT_CODE) else "fail",
-        observed=code or "srun told none",
-        expected=str(EXIT_CODE),
+        Verdict.UNKNOWN if not code else Verdict.PASS if code == str(EXIT_CODE) else Verdict.FAIL,
+        code or "srun returned none",
+        str(EXIT_CODE),
         source="the task's own exit code",
         cause="a failing job would be taken for a good one, or the other way round",
-        fix="docker logs --tail 20 slurmd on the node",
     )
 
 
-def _gpu(seen: Mapping[str, str], simulated: bool) -> dict[str, Any]:
+def _memlock(seen: Mapping[str, str], facts: JobFacts, wants: Wants) -> Check:
+    """Compare the job's own limit, which is in KiB, with what jobs are to have."""
+    text = seen.get("memlock", "")
+    if text != "unlimited" and not re.fullmatch(r"[0-9]{1,15}", text):
+        return SUBJECT.unknown("memlock", f"the job said {text or 'nothing'}")
+    value = -1 if text == "unlimited" else int(text) * 1024
+    slurmd = containers(sections(facts.machine).get("containers", "")).get("slurmd")
+    right = enough(value, wants.memlock)
+    if not right and slurmd and slurmd.memlock is None:
+        return SUBJECT.skip("memlock", f"{limit(value)}, the machine's own limit, which slurm.memlock judges")
+    return SUBJECT.check(
+        "memlock",
+        right,
+        limit(value),
+        limit(wants.memlock),
+        source="slurm_service_memlock; ulimit -l in the job",
+        cause="the submitter's limit was handed to the job (PropagateResourceLimits), or slurmd's own is lower",
+        fix="scontrol show config | grep -i Propagate; then clusterctl provision slurm",
+    )
+
+
+def _gpus(seen: Mapping[str, str], facts: JobFacts, wants: Wants, cgroup_version: int) -> list[Check]:
+    names = ("gpu", "gpu_isolation")
+    try:
+        declared = gpus(wants.gres)
+    except ValueError as error:
+        return [SUBJECT.unknown(name, f"node_gres cannot be read: {error}", fix="correct node_gres") for name in names]
+    if not declared:
+        return [SUBJECT.skip(name, "the node declares no GPUs") for name in names]
+    if why := line(str(facts.planned.get("without_gpu") or "")):
+        return [SUBJECT.skip(name, why, unproven=True) for name in names]
+    simulated = "gpu" in wants.simulated
     shown = [part for part in seen.get("gpus", "").split(",") if part]
-    return _check(
+    gpu = SUBJECT.check(
         "gpu",
-        "pass" if len(shown) == 1 else "fail",
-        observed=f"CUDA_VISIBLE_DEVICES={seen.get('gpus', '')}",
-        expected="one GPU for a job that asked for one",
+        len(shown) == 1 and shown != ["NoDevFiles"],
+        f"CUDA_VISIBLE_DEVICES={seen.get('gpus', '')}",
+        "one GPU for a job that asked for one",
         source="--gres=gpu:1",
         cause="gres.conf does not fit the node's devices",
         fix="clusterctl provision slurm",
         simulated=simulated,
     )
+    return [gpu, _isolation(seen, cgroup_version, simulated)]
 
 
-def _isolation(seen: Mapping[str, str], cgroup_version: int, simulated: bool) -> dict[str, Any]:
-    texts = {"expected": "the job can open one GPU and no other", "source": "opening /dev/nvidia* in the job"}
-    if simulated or cgroup_version < 2:
-        why = "the GPUs are simulated: nothing can be opened" if simulated else "cgroup v1 cannot confine devices here"
-        return _check("gpu_isolation", "skip", observed=why, simulated=simulated, **texts)
+def _isolation(seen: Mapping[str, str], cgroup_version: int, simulated: bool) -> Check:
+    if simulated:
+        why = "the GPUs are simulated: nothing can be opened"
+        return SUBJECT.check("gpu_isolation", Verdict.SKIP, why, simulated=True)
+    if cgroup_version < 2:
+        return SUBJECT.skip("gpu_isolation", "cgroup v1 cannot confine devices here", unproven=True)
     opened = seen.get("opened", "")
-    return _check(
+    return SUBJECT.check(
         "gpu_isolation",
-        "pass" if opened == "1" else "fail",
-        observed=f"{opened or 'no'} GPUs can be opened",
+        opened == "1",
+        f"{opened or 'no'} GPUs can be opened",
+        "the job can open one GPU and no other",
+        source="opening /dev/nvidia* in the job",
         cause="ConstrainDevices is off, or gres.conf names no device files",
         fix="clusterctl provision slurm",
-        **texts,
     )
 
 
-def _cancel(said: Mapping[str, str], left: str) -> dict[str, Any]:
-    expected = "no process and no container of a cancelled job remains"
-    lines = left.split("\n")
-    if "job" not in said or "looked" not in lines:
-        observed = said.get("text", "").splitlines()[-1:] or ["the job did not start"]
-        verdict, told_of = "unknown", f"no cancelled job could be looked at: {observed[0]}"[:200]
+def _cancel(found: Mapping[str, str], left: str) -> Check:
+    """Judge what a cancelled job left: nothing, and soon."""
+    lines = left[:100_000].split("\n")
+    remaining = [line(one) for one in lines if one.startswith(("process ", "container "))]
+    container = found.get("container", "none")
+    cause = "processes escaped the job; the Epilog did not run, or there was no image to start a container from"
+    if "stuck" in found:
+        verdict, observed = Verdict.FAIL, f"still {found['stuck']} after scancel"
+        cause = "the job's processes cannot be ended, or its Epilog hangs"
+    elif remaining:
+        verdict, observed = Verdict.FAIL, "; ".join(remaining[:5])
+    elif "job" not in found or "gone" not in found or "looked" not in lines:
+        last = found.get("text", "").splitlines()[-1:] or ["the job did not start"]
+        verdict, observed = Verdict.UNKNOWN, f"no cancelled job could be looked at: {last[0]}"[:200]
+    elif container in ("none", "failed"):
+        why = "the node's store has no image" if container == "none" else "podman started no container"
+        verdict, observed = Verdict.UNKNOWN, f"no process is left; no container was tried: {why}"
     else:
-        remaining = [line for line in lines if line.startswith(("process ", "container "))]
-        container = said.get("container", "none")
-        if remaining:
-            verdict, told_of = "fail", "; ".join(remaining[:5])
-        elif container in ("none", "failed"):
-            why = "the node's store has no image" if container == "none" else "podman started no container"
-            verdict, told_of = "unknown", f"no process is left; no container was tried: {why}"
-        else:
-            verdict, told_of = "pass", "nothing is left"
-    return _check(
+        verdict, observed = Verdict.PASS, f"gone after {found['gone']} s, nothing is left"
+    return SUBJECT.check(
         "cancel",
         verdict,
-        observed=told_of,
-        expected=expected,
-        source="/proc and the job's storage on the node, after scancel",
-        cause="processes escaped the job; the Epilog did not run, or there was no image to start a container from",
+        observed,
+        "no process and no container of a cancelled job remains",
+        source="squeue; /proc and the job's storage on the node, after scancel",
+        cause=cause,
         fix="scontrol show config | grep Epilog; docker logs --tail 20 slurmd on the node",
     )

@@ -2,63 +2,71 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+from provision.judge.clocks import Consensus, Offset, consensus
+from provision.judge.slurm_answers import line
+from provision.model.checks import Check, Subject, Verdict
+
+SUBJECT = Subject("munge", ("key_mode", "same_key", "round_trip", "clock"), fix="clusterctl provision munge")
 
 #: Up to this many machines each one decodes the credentials of all others; beyond it, of its two neighbours and the
 #: controller, so that the work grows with the machines and not with their square.
 ALL_PAIRS = 16
 
-_PROVISION = "clusterctl provision munge"
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What munge said to one credential. Times are whole seconds since 1970, each by its own machine's clock."""
-
-    status: str
-    encode: int | None = None
-    decode: int | None = None
-
-    @property
-    def ok(self) -> bool:
-        """True where munge accepted the credential."""
-        return self.status.startswith("Success")
-
-    @property
-    def passed(self) -> int | None:
-        """Seconds between making and decoding, each by its own clock; None where munge told no times."""
-        return None if self.encode is None or self.decode is None else self.decode - self.encode
-
 
 @dataclass(frozen=True)
 class Seen:
-    """What one machine answered: about its key, about its own credential, and about the others'."""
+    """What one machine answered: about its key, its own credential, the others', its clock."""
 
     mode: str = ""
     owner: str = ""
     fingerprint: str = ""
     problem: str = ""
     encoded: bool = False
-    decoded: Mapping[str, Decoded] = field(default_factory=dict)
+    decoded: Mapping[str, str] = field(default_factory=dict)
+    clock: Offset | None = None
 
     @classmethod
-    def from_results(cls, proof: Mapping[str, Any] | None, decoded: Mapping[str, Any] | None) -> Self:
-        """Read the results of the role's two questions; missing ones are an empty answer."""
-        proof, answers = proof or {}, (decoded or {}).get("decoded") or {}
-        key = proof.get("key") or {}
+    def from_results(cls, proof: Any, decoded: Any = None, clock: Any = None) -> Self:
+        """Read the results of the role's questions; what is missing or of another shape is an empty answer."""
+        proof, answers = _mapping(proof), _mapping(_mapping(decoded).get("decoded"))
+        key = _mapping(proof.get("key"))
         return cls(
-            mode=str(key.get("mode", "")),
-            owner=str(key.get("owner", "")),
-            fingerprint=str(key.get("fingerprint", "")),
-            problem=str(key.get("absent") or proof.get("error") or proof.get("msg") or ""),
-            encoded=bool(proof.get("credential")),
-            decoded={
-                str(host): Decoded(str(one.get("status", "")), one.get("encode"), one.get("decode"))
-                for host, one in answers.items()
-            },
+            mode=line(key.get("mode")),
+            owner=line(key.get("owner")),
+            fingerprint=line(key.get("fingerprint")),
+            problem=line(key.get("absent")) or line(proof.get("error")) or line(proof.get("msg")),
+            encoded=isinstance(proof.get("credential"), str) and bool(proof["credential"]),
+            decoded={str(host): line(_mapping(one).get("status")) for host, one in answers.items()},
+            clock=Offset.of(_mapping(clock).get("clock_offset")),
         )
+
+    def accepts(self, host: str) -> bool:
+        """Tell whether the machine accepted the other's credential."""
+        return self.decoded.get(host, "").startswith("Success")
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What is compared with: the key's mode, and from how many seconds on a clock is off.
+
+    ``fingerprint`` is the salted hash of the controller's key, made with the salt that the machines used; "" where the
+    controller did not answer.
+    """
+
+    controller: str
+    fingerprint: str
+    mode: str
+    warn: int
+    fail: int
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def peers(hosts: Sequence[str], me: str, controller: str) -> tuple[str, ...]:
@@ -76,107 +84,157 @@ def peers(hosts: Sequence[str], me: str, controller: str) -> tuple[str, ...]:
     return tuple(host for host in others if host in near)
 
 
-def offset(seen: Mapping[str, Seen], me: str, other: str) -> float | None:
-    """Return by how many seconds the clock of ``me`` is ahead of the other's; None where it was not measured.
-
-    Each credential carries its maker's time, and each decoding its decoder's. Their differences contain the time
-    that passed between the two, which is about the same in both directions and so falls out of half their difference.
-    """
-    mine = seen[other].decoded.get(me) if other in seen else None
-    theirs = seen[me].decoded.get(other)
-    if mine is None or theirs is None:
-        return None
-    there, back = theirs.passed, mine.passed
-    return None if there is None or back is None else (there - back) / 2
-
-
-def checks(
-    seen: Mapping[str, Seen], me: str, controller: str, expected: str, *, mode: str, warn: int, fail: int
-) -> list[dict[str, Any]]:
-    """Return the checks of one machine.
-
-    ``expected`` is the salted hash of the controller's key, made with the salt that the machines used; ``warn`` and
-    ``fail`` are seconds.
-    """
-    own = seen[me]
-    return [
-        _key_mode(own, mode),
-        _same_key(own, expected, controller),
-        _round_trip(seen, me, controller),
-        _clock(seen, me, warn, fail),
-    ]
+def checks(seen: Mapping[str, Seen], wants: Wants) -> list[Check]:
+    """Return the checks of all machines, each with its host: who is odd shows only beside the others."""
+    asked = {host: peers(list(seen), host, wants.controller) for host in seen}
+    refusing = {host: _refusing(seen, host, asked[host]) for host in seen}
+    prints = {host: one.fingerprint for host, one in seen.items() if one.fingerprint}
+    if wants.fingerprint:
+        prints[wants.controller] = wants.fingerprint
+    offsets = {host: one.clock for host, one in seen.items() if one.clock}
+    agreed = consensus(offsets, wants.warn / 2)
+    found = []
+    for host, own in seen.items():
+        found += [
+            _key_mode(host, own, wants.mode),
+            _same_key(host, own, prints, wants.controller),
+            _round_trip(host, seen, asked[host], refusing),
+            _clock(host, offsets, agreed, wants),
+        ]
+    return found
 
 
-def _check(name: str, verdict: str, **texts: Any) -> dict[str, Any]:
-    if verdict == "pass":
-        texts.update(cause="", fix="")
-    return {"id": f"munge.{name}", "host": "", "level": "host", "verdict": verdict, **texts}
-
-
-def _key_mode(own: Seen, mode: str) -> dict[str, Any]:
+def _key_mode(host: str, own: Seen, mode: str) -> Check:
     observed, expected = f"{own.mode} {own.owner}".strip(), f"{mode} munge:munge"
-    verdict = "unknown" if not observed else "pass" if observed == expected else "fail"
-    return _check(
+    if not observed:
+        return SUBJECT.unknown("key_mode", own.problem or "nothing could be observed", host=host, cause=own.problem)
+    return SUBJECT.check(
         "key_mode",
-        verdict,
-        observed=observed or own.problem or "nothing could be observed",
-        expected=expected,
+        observed == expected,
+        observed,
+        expected,
+        host=host,
         source="munge_key_mode",
-        cause=own.problem or "somebody changed the key's file by hand",
-        fix=_PROVISION,
+        cause="somebody changed the key's file by hand",
     )
 
 
-def _same_key(own: Seen, expected: str, controller: str) -> dict[str, Any]:
-    if not own.fingerprint or not expected:
-        verdict, observed = "unknown", own.problem or f"the key of {controller} could not be read"
+def _same_key(host: str, own: Seen, prints: Mapping[str, str], controller: str) -> Check:
+    """The key of most machines is the cluster's: one that differs from it is the odd one, the controller's too."""
+    if not own.fingerprint:
+        return SUBJECT.unknown("same_key", own.problem or "the key could not be read", host=host, cause=own.problem)
+    mine = prints[host]
+    if len(prints) == 1:
+        if host == controller:
+            return SUBJECT.skip("same_key", "no other machine is in this run's scope", host=host)
+        return SUBJECT.unknown("same_key", f"no other key could be read, not even that of {controller}", host=host)
+    (common, holders), *_ = Counter(prints.values()).most_common(1)
+    majority = 2 * holders > len(prints)
+    others = [name for name, key in prints.items() if key != mine]
+    like = len(prints) - len(others)
+    source = "the machines' keys, compared by a hash with a salt made for this run"
+    if not others or (majority and mine == common):
+        odd = f", and not by {', '.join(others[:5])}" if others else ""
+        return SUBJECT.check(
+            "same_key", True, f"shared by {like} of {len(prints)} machines{odd}", host=host, source=source
+        )
+    if majority:
+        observed, cause = f"another key than {holders} of {len(prints)} machines", f"the key of {host} was changed"
     else:
-        verdict = "pass" if own.fingerprint == expected else "fail"
-        observed = f"hash {own.fingerprint[:12]}"
-    return _check(
+        observed = f"another key than {', '.join(others[:5])}"
+        cause = f"{host} or {', '.join(others[:5])} has a wrong key; with no majority nobody can say which"
+    return SUBJECT.check(
         "same_key",
-        verdict,
-        observed=observed,
-        expected=f"hash {expected[:12]}" if expected else f"the key of {controller}",
-        source=f"the key of {controller}, compared by a hash with a salt made for this run",
-        cause=f"the key differs from that of {controller}, or one of the two is absent",
-        fix=_PROVISION,
+        False,
+        f"hash {mine[:12]}: {observed}",
+        "one key on all machines",
+        host=host,
+        source=source,
+        cause=cause,
     )
 
 
-def _round_trip(seen: Mapping[str, Seen], me: str, controller: str) -> dict[str, Any]:
-    own, wanted = seen[me], peers(list(seen), me, controller)
-    good = [host for host in wanted if (one := own.decoded.get(host)) and one.ok]
-    bad = {host: own.decoded[host].status for host in wanted if host in own.decoded and not own.decoded[host].ok}
-    silent = [host for host in wanted if host not in own.decoded]
-    told = [f"{host}: {status}" for host, status in bad.items()]
-    told += [f"{host}: made no credential ({seen[host].problem or 'no answer'})" for host in silent]
-    return _check(
-        "round_trip",
-        "fail" if bad else "unknown" if silent else "pass",
-        observed="; ".join(told) or f"decoded credentials of {', '.join(good)}",
-        expected=f"credentials of {', '.join(wanted)} are accepted",
-        source="munge on both machines",
-        cause="the keys differ, munged is not running, or the clocks are more than 300 s apart",
-        fix=f"systemctl status munge; then {_PROVISION}",
+def _refusing(seen: Mapping[str, Seen], me: str, asked: Sequence[str]) -> dict[str, str]:
+    """Return the machines with which credentials do not go both ways, each with munge's words."""
+    found = {}
+    for host in asked:
+        other = seen[host]
+        if host in seen[me].decoded and not seen[me].accepts(host):
+            found[host] = seen[me].decoded[host] or "munge said nothing"
+        elif me in other.decoded and not other.accepts(me):
+            found[host] = f"refuses those of {me}: {other.decoded[me] or 'munge said nothing'}"
+    return found
+
+
+def _round_trip(
+    host: str, seen: Mapping[str, Seen], asked: Sequence[str], refusing: Mapping[str, Mapping[str, str]]
+) -> Check:
+    """Of a pair that does not work, the one is at fault that does not work with more of the others; alike, either."""
+    own, bad = seen[host], refusing[host]
+    mine = {name: words for name, words in bad.items() if len(refusing[name]) <= len(bad)}
+    tied = [name for name in mine if name != host and len(refusing[name]) == len(bad)]
+    good = [name for name in asked if own.accepts(name)]
+    source, expected = "munge on both machines", f"credentials of {', '.join(asked[:5])} are accepted"
+    fix = "systemctl status munge; then clusterctl provision munge"
+    if not own.encoded:
+        return SUBJECT.check(
+            "round_trip",
+            Verdict.FAIL if own.problem else Verdict.UNKNOWN,
+            f"made no credential: {own.problem or 'no answer'}",
+            expected,
+            host=host,
+            source=source,
+            cause=own.problem or "the machine did not answer",
+            fix=fix,
+        )
+    if mine:
+        told = [f"{name}: {words}" for name, words in list(mine.items())[:5]]
+        cause = "the keys differ, munged is not running, or the clocks are more than 300 s apart"
+        if tied:
+            cause += f"; on {host} or on {', '.join(tied[:5])}, nobody can say which"
+        return SUBJECT.check(
+            "round_trip", False, "; ".join(told), expected, host=host, source=source, cause=cause, fix=fix
+        )
+    if not good:
+        return SUBJECT.unknown("round_trip", "no credential of another machine could be decoded", host=host, fix=fix)
+    without = [name for name in asked if name not in good]
+    left_out = f"; not tried, or at fault themselves: {', '.join(without[:5])}" if without else ""
+    shown = ", ".join(good[:5]) + (f" and {len(good) - 5} more" if len(good) > 5 else "")
+    return SUBJECT.check(
+        "round_trip", True, f"decoded credentials of {shown}{left_out}", expected, host=host, source=source
     )
 
 
-def _clock(seen: Mapping[str, Seen], me: str, warn: int, fail: int) -> dict[str, Any]:
-    found = {host: value for host in seen[me].decoded if host != me and (value := offset(seen, me, host)) is not None}
-    if not found:
-        alone = len(seen) == 1
-        why = "no other machine is in this run's scope" if alone else "no credential went both ways"
-        return _check("clock", "skip" if alone else "unknown", observed=why, expected=f"within {warn} s of the others")
-    other = max(found, key=lambda host: abs(found[host]))
-    worst = found[other]
-    verdict = "fail" if abs(worst) > fail else "warn" if abs(worst) > warn else "pass"
-    return _check(
+def _clock(host: str, offsets: Mapping[str, Offset], agreed: Consensus | None, wants: Wants) -> Check:
+    own = offsets.get(host)
+    if own is None or agreed is None:
+        return SUBJECT.unknown("clock", "the machine's time could not be read", host=host)
+    if agreed.measured < 2:
+        return SUBJECT.skip("clock", "no other machine is in this run's scope", host=host)
+    if agreed.majority:
+        off, against = own.ahead(agreed.offset), f"{agreed.agree} of {agreed.measured} machines"
+        cause = f"time is not synchronised on {host}"
+    else:
+        away = {name: _apart(own, other) for name, other in offsets.items() if name != host}
+        other = max(away, key=lambda name: abs(away[name]))
+        off, against = away[other], other
+        cause = f"time is not synchronised on {host} or on {other}; with no majority nobody can say which"
+    if not off and own.high - own.low > wants.fail:
+        why = f"the machine took {own.high - own.low:.0f} s to answer, so its time is known to within that only"
+        return SUBJECT.skip("clock", why, host=host, unproven=True)
+    return SUBJECT.check(
         "clock",
-        verdict,
-        observed=f"{worst:+.1f} s against {other}",
-        expected=f"within {warn} s of the others",
-        source="times in credentials, both ways; munge_clock_warn, munge_clock_fail",
-        cause="time is not synchronised on one of the two",
-        fix="timedatectl timesync-status on both; then clusterctl provision base",
+        Verdict.FAIL if abs(off) > wants.fail else Verdict.WARN if abs(off) > wants.warn else Verdict.PASS,
+        f"{off:+.1f} s or more against {against}" if off else f"agrees with {against}",
+        f"within {wants.warn} s of the others",
+        host=host,
+        source="each machine's clock against the control node's; munge_clock_warn, munge_clock_fail",
+        cause=cause,
+        fix="timedatectl timesync-status on the machine; then clusterctl provision base",
     )
+
+
+def _apart(one: Offset, other: Offset) -> float:
+    """Return the least by which one clock can be ahead of (negative: behind) the other; 0 where they may agree."""
+    low, high = one.low - other.high, one.high - other.low
+    return low if low > 0 else high if high < 0 else 0.0

@@ -1,33 +1,22 @@
-"""Are Slurm's daemons up and its nodes as declared? Pure judgement of what engine, slurmctld and slurmd answered."""
+"""Are Slurm's nodes and partitions as declared, and do they take jobs? Pure judgement of what the daemons answered."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from provision.judge.gpus import start_cause
+from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in, sections
+from provision.judge.slurm_facts import Facts, Wants, answered
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.gres import counts, parse, printed
 
-#: A node takes jobs when its base state is one of these and it carries none of the flags below (slurm's data parser).
-HEALTHY = frozenset({"IDLE", "MIXED", "ALLOCATED"})
-UNFIT = frozenset(
-    {
-        *(
-            "DRAIN",
-            "NOT_RESPONDING",
-            "FAIL",
-            "INVALID_REG",
-            "MAINTENANCE",
-            "POWERED_DOWN",
-            "POWERING_DOWN",
-            "POWERING_UP",
-        ),
-        *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
-    }
-)
-#: Flags by which somebody takes a node out on purpose. They are nothing that provisioning could mend.
-WITHHELD = frozenset({"DRAIN", "MAINTENANCE"})
+SUBJECT = Subject("slurm", ("node_state", "gres", "partitions"), fix="clusterctl provision slurm")
+
+#: Flags by which somebody takes a node out on purpose. They are nothing that provisioning could fix.
+WITHHELD = frozenset({"DRAIN", "MAINTENANCE", "RESERVED"})
+#: States in which slurmctld and slurmd do not hear each other.
+_UNHEARD = frozenset({"NOT_RESPONDING", "DOWN", "UNKNOWN"})
 #: What to do about a flag or a base state, in the order in which they are looked for.
 _REMEDIES = (
     (
@@ -39,225 +28,197 @@ _REMEDIES = (
     (
         "DRAIN",
         "somebody or something took the node out",
-        "mend what the reason says; then scontrol update NodeName={node} State=RESUME",
+        "fix what the reason says; then scontrol update NodeName={node} State=RESUME",
     ),
     ("DOWN", "slurmctld has not heard from slurmd as it should", "on the node: docker logs --tail 20 slurmd"),
+    ("RESERVED", "a reservation keeps the node for others", "scontrol show reservation"),
     ("REBOOT_REQUESTED", "a reboot is planned", "wait for it, or scontrol cancel_reboot {node}"),
     ("UNKNOWN", "slurmd has never registered", "on the node: docker logs --tail 20 slurmd"),
 )
 
 
-def parse(text: str) -> dict[str, Any]:
-    """Return the JSON document that a command printed, an empty mapping where it printed something else."""
-    start = text.find("{")
-    try:
-        # Slurm's commands may print a warning before the document.
-        found = json.loads(text[start:]) if start >= 0 else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def nodes_in(text: str) -> dict[str, dict[str, Any]]:
-    """Return the nodes of ``scontrol show nodes --json`` by name."""
-    return {str(node["name"]): node for node in parse(text).get("nodes", ()) if "name" in node}
-
-
-def words(value: Any) -> tuple[str, ...]:
-    """Return a state as words: a list in newer data versions, ``IDLE+DRAIN`` in text."""
-    listed = value if isinstance(value, list) else str(value or "").replace("*", "+NOT_RESPONDING").split("+")
-    return tuple(str(word).upper() for word in listed if word)
-
-
-def fit(node: Mapping[str, Any]) -> bool:
-    """Tell whether a node takes jobs."""
-    state = set(words(node.get("state")))
-    return bool(state & HEALTHY) and not state & UNFIT
-
-
-def settled(text: str, scope: Iterable[str]) -> bool:
-    """Tell whether waiting longer is pointless: every node of the scope takes jobs, or is out for a reason.
-
-    A node that slurmctld has not heard from yet is worth waiting for.
-    """
-    nodes = nodes_in(text)
-    waiting = {"UNKNOWN", "NOT_RESPONDING", "DOWN", "INVALID_REG"}
-    return bool(nodes) and all(
-        name in nodes and (fit(nodes[name]) or not waiting & set(words(nodes[name].get("state")))) for name in scope
+def checks(facts: Facts, wants: Wants) -> list[Check]:
+    """Return the checks of one machine: of its node where it has slurmd, of all partitions where it has slurmctld."""
+    nodes = nodes_in(facts.controller.get("nodes", ""))
+    partitions = (
+        _partitions(facts, wants) if wants.controller else SUBJECT.skip("partitions", "slurmctld runs elsewhere")
     )
+    if not wants.compute:
+        why = "no jobs run on this machine"
+        return [SUBJECT.skip("node_state", why), SUBJECT.skip("gres", why), partitions]
+    return [_state(facts, wants, nodes), _gres(facts, wants, nodes.get(wants.host)), partitions]
 
 
-def counts(text: str) -> dict[str, int]:
-    """Return ``{"gpu:a40": 4}`` from Slurm's ``gpu:A40:4(S:0-1)``, in lower case, as Slurm compares types."""
-    found: dict[str, int] = {}
-    for item in re.sub(r"\([^)]*\)", "", text).split(","):
-        name, _, number = item.strip().rpartition(":")
-        if name and number.isdigit():
-            found[name.lower()] = found.get(name.lower(), 0) + int(number)
-    return found
-
-
-def registered(text: str) -> dict[str, int]:
-    """Return what ``slurmd -G`` found, by name and type."""
-    found: dict[str, int] = {}
-    for name, kind, number in re.findall(r"Gres Name=(\S+) (?:Type=(\S+) )?Count=(\d+)", text):
-        key = f"{name}:{kind}" if kind and kind != "(null)" else name
-        found[key.lower()] = found.get(key.lower(), 0) + int(number)
-    return found
-
-
-def _told(found: Mapping[str, int]) -> str:
-    return ",".join(f"{name}:{number}" for name, number in sorted(found.items())) or "none"
-
-
-def _check(name: str, verdict: str, **more: Any) -> dict[str, Any]:
-    if verdict == "pass":
-        more.update(cause="", fix="")
-    return {"id": f"slurm.{name}", "host": "", "level": "host", "verdict": verdict, **more}
-
-
-def containers(inspected: str) -> dict[str, dict[str, Any]]:
-    """Return what ``docker container inspect`` printed, by name; nothing where it printed something else."""
-    try:
-        return {str(entry["Name"]).lstrip("/"): entry for entry in json.loads(inspected or "[]")}
-    except ValueError:
-        return {}
-
-
-def daemon_check(inspected: str, names: Sequence[str], image: str) -> dict[str, Any]:
-    """Judge a machine's containers by ``docker container inspect``: all run, and from the image that was built."""
-    found, wrong = containers(inspected), []
-    for name in names:
-        if name not in found:
-            wrong.append(f"{name} does not exist")
-        elif not found[name]["State"]["Running"] or found[name]["State"].get("Restarting"):
-            wrong.append(f"{name} is {found[name]['State'].get('Status', 'not running')}")
-        elif image and found[name]["Config"]["Image"] != image:
-            wrong.append(f"{name} runs another image")
-    return _check(
-        "daemons",
-        "fail" if wrong else "pass",
-        observed="; ".join(wrong) or f"{' and '.join(names)} running",
-        expected=f"{' and '.join(names)} running from the image that was built",
-        source="slurm_service",
-        cause="the container was stopped, keeps failing, or was left from an earlier image",
-        fix=f"docker logs --tail 20 {names[0] if names else 'slurmd'}; then clusterctl provision slurm",
-    )
-
-
-def state_check(name: str, nodes: Mapping[str, Mapping[str, Any]], *, verifying: bool = True) -> dict[str, Any]:
-    """Judge a node by the flags of its state.
-
-    A node that is only withheld from jobs fails no run that is not ``verifying``: it is provisioned like the rest.
-    """
-    node = nodes.get(name)
-    expected = "IDLE, MIXED or ALLOCATED, and nothing that keeps jobs away"
+def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
+    node = nodes.get(wants.host)
+    if node is None and not nodes:
+        return SUBJECT.unknown("node_state", facts.silent, cause="slurmctld did not answer, or it is not reached")
+    expected, source = "IDLE, MIXED or ALLOCATED, and nothing that keeps jobs away", "scontrol show nodes --json"
     if node is None:
-        return _check(
+        return SUBJECT.check(
             "node_state",
-            "fail" if nodes else "unknown",
-            observed="slurmctld does not know this node" if nodes else "slurmctld did not answer",
-            expected=expected,
-            source="scontrol show nodes --json",
-            cause="the configuration that slurmctld runs with is not the inventory's"
-            if nodes
-            else "slurmctld is not running",
-            fix="clusterctl provision slurm",
+            Verdict.FAIL,
+            "slurmctld does not know this node",
+            expected,
+            source=source,
+            cause="the configuration that slurmctld runs with is not the inventory's",
         )
-    state, reason = words(node.get("state")), str(node.get("reason") or "")
-    cause, fix = next(
-        ((cause, fix.format(node=name)) for word, cause, fix in _REMEDIES if word in state),
-        ("", "scontrol show node " + name),
-    )
-    withheld = bool(set(state) & HEALTHY) and set(state) & UNFIT <= WITHHELD
-    return _check(
+    if not node.known:
+        return SUBJECT.unknown(
+            "node_state", f"slurmctld says {node.told or 'nothing'}", cause="no state that Slurm has"
+        )
+    cause, fix = _reason(facts, wants, node)
+    withheld = bool(set(node.state) & HEALTHY) and node.hindered <= WITHHELD
+    # A reservation is the site's own arrangement, and over by itself.
+    mild = withheld and (node.hindered == {"RESERVED"} or not wants.verifying)
+    return SUBJECT.check(
         "node_state",
-        "pass" if fit(node) else "warn" if withheld and not verifying else "fail",
-        observed="+".join(state) + (f" ({reason})" if reason else ""),
-        expected=expected,
-        source="scontrol show nodes --json",
-        cause=f"{cause}: {reason}" if cause and reason else cause or reason,
+        Verdict.PASS if node.fit else Verdict.WARN if mild else Verdict.FAIL,
+        node.told,
+        expected,
+        source=source,
+        cause=f"{cause}: {node.reason}" if cause and node.reason else cause or node.reason,
         fix=fix,
     )
 
 
-def gres_check(
-    name: str, nodes: Mapping[str, Mapping[str, Any]], listed: str, declared: str, simulated: Sequence[str]
-) -> dict[str, Any]:
-    """Judge whether the inventory, slurmctld and slurmd mean the same devices.
+def _reason(facts: Facts, wants: Wants, node: Node) -> tuple[str, str]:
+    """Return why a node is as it is, and what to do: what its own machine and the way to it show comes first."""
+    state = set(node.state)
+    if state & _UNHEARD:
+        if silent := facts.slurmd_silent:
+            return silent, "on the node: docker ps --all; docker logs --tail 20 slurmd; docker restart slurmd"
+        if way := _way(facts, wants, node):
+            return way
+    for word, cause, fix in _REMEDIES:
+        if word in state:
+            return cause, fix.replace("{node}", node.name)
+    return "", f"scontrol show node {node.name}"
 
-    ``listed`` is what ``slurmd -G`` printed, ``declared`` the inventory's node_gres.
+
+def unheard(controller: str, scope: Sequence[str]) -> list[str]:
+    """Return name and port of each node of the scope that slurmctld does not hear, 64 at the most, flat."""
+    nodes = nodes_in(sections(controller).get("nodes", ""))
+    found = [nodes[name] for name in scope if name in nodes and set(nodes[name].state) & _UNHEARD]
+    return [word for node in found[:64] for word in (node.name, str(node.port or 6818))]
+
+
+def _way(facts: Facts, wants: Wants, node: Node) -> tuple[str, str] | None:
+    """Return what is wrong on the way between slurmctld and a slurmd that answers on its own machine."""
+    found = re.search(
+        rf"(?m)^{re.escape(node.name)} ([0-9a-fA-F.:,]{{1,400}}|-) (open|refused|silent|unreachable)$",
+        facts.controller.get("reach", ""),
+    )
+    port = f"port {node.port or 6818}"
+    if found:
+        addresses, result = found[1].split(","), found[2]
+        if found[1] == "-":
+            return (
+                f"the controller finds no address for {node.name}",
+                f"on the controller: getent ahosts {node.name}; then clusterctl provision base",
+            )
+        if re.fullmatch(r"[0-9.]+|[0-9a-fA-F:]+:[0-9a-fA-F:.]*", wants.address) and addresses[0] != wants.address:
+            return (
+                f"on the controller {node.name} leads to {addresses[0]}, the inventory says {wants.address}",
+                f"on the controller: getent ahosts {node.name}, remove the other line from /etc/hosts; "
+                "then clusterctl provision base",
+            )
+        if result != "open":
+            return (
+                f"slurmd answers on its own machine, and the controller cannot connect to {addresses[0]} {port} "
+                f"({result}): a firewall or a route",
+                f"on the controller: nc -vz {addresses[0]} {node.port or 6818}; open the way in the node's firewall",
+            )
+    said, code = answered(facts.machine.get("ping", ""))
+    if code is not None and not re.search(r" is UP\b", said):
+        return (
+            "the node cannot connect to slurmctld",
+            "on the node: docker exec slurmd scontrol ping; open port 6817 in the controller's firewall",
+        )
+    return None
+
+
+def registered(text: str) -> dict[str, int]:
+    """Return what ``slurmd -G`` found, by name and type.
+
+    Raises:
+        ValueError: it printed what is no resource.
     """
-    wanted, configured, there = counts(declared), counts(str(nodes.get(name, {}).get("gres") or "")), registered(listed)
-    unseen = name not in nodes or (not there and bool(wanted))
-    right = wanted == configured == there
-    return _check(
+    found = re.findall(r"Gres Name=(\S+) (?:Type=(\S+) )?Count=(\d+)", text)
+    return counts(
+        parse(
+            [
+                f"{name}:{kind}:{count}" if kind not in ("", "(null)") else f"{name}:{count}"
+                for name, kind, count in found
+            ]
+        )
+    )
+
+
+def _shown(found: Mapping[str, int]) -> str:
+    return ",".join(f"{name}:{count}" for name, count in sorted(found.items())) or "none"
+
+
+def _gres(facts: Facts, wants: Wants, node: Node | None) -> Check:
+    """Judge whether the inventory, slurmctld and slurmd mean the same devices."""
+    try:
+        wanted = counts(parse(wants.gres or ()))
+    except ValueError as error:
+        return SUBJECT.unknown(
+            "gres", f"node_gres cannot be read: {error}", cause="the inventory", fix="correct node_gres"
+        )
+    said, code = answered(facts.machine.get("devices", ""))
+    early = start_cause(said)
+    if not early and (silent := facts.slurmd_silent or ("slurmd did not list its devices" if code != 0 else "")):
+        # What a stopped slurmd does not list says nothing about the hardware.
+        return SUBJECT.unknown("gres", silent, cause="slurmd does not answer", fix="docker logs --tail 20 slurmd")
+    try:
+        there = registered(said)
+    except ValueError as error:
+        return SUBJECT.unknown("gres", f"slurmd lists what is no resource: {error}", cause="slurmd's own answer")
+    try:
+        configured = None if node is None else counts(printed(node.gres))
+    except ValueError as error:
+        return SUBJECT.unknown("gres", f"slurmctld lists what is no resource: {error}", cause="slurmctld's answer")
+    right = there == wanted and (configured is None or configured == wanted)
+    missing = facts.silent or "slurmctld does not know this node"
+    return SUBJECT.check(
         "gres",
-        "pass" if right else "unknown" if unseen and name not in nodes else "fail",
-        observed=f"slurmctld has {_told(configured)}, slurmd finds {_told(there)}",
-        expected=_told(wanted),
+        Verdict.FAIL if not right else Verdict.UNKNOWN if configured is None else Verdict.PASS,
+        _observed(configured, there, missing),
+        _shown(wanted),
         source="node_gres",
-        cause=start_cause(listed) or "a device is missing or was added, or slurmd runs with an older configuration",
+        cause=early
+        or (missing if right else "a device is missing or was added, or slurmd runs with an older configuration"),
         fix="ls -l /dev/nvidia* on the node; correct node_gres or the machine; then clusterctl provision slurm",
-        simulated=bool(wanted) and any(kind.split(":")[0] in simulated for kind in wanted),
+        simulated=bool(wanted) and any(kind.split(":")[0] in wants.simulated for kind in wanted),
     )
 
 
-def version_check(name: str, nodes: Mapping[str, Mapping[str, Any]], declared: str) -> dict[str, Any]:
-    """Judge whether a node runs the release of Slurm that the configuration is written for."""
-    version = str(nodes.get(name, {}).get("version") or "")
-    return _check(
-        "version",
-        "unknown" if not version else "pass" if version.startswith(f"{declared}.") else "fail",
-        observed=version or "nothing could be observed",
-        expected=f"{declared}.x",
-        source="slurm_version",
-        cause="the node runs another image than slurm_version asks for",
-        fix="clusterctl provision slurm",
+def _observed(configured: Mapping[str, int] | None, there: Mapping[str, int], missing: str) -> str:
+    return f"{missing if configured is None else f'slurmctld has {_shown(configured)}'}, slurmd finds {_shown(there)}"
+
+
+def _partitions(facts: Facts, wants: Wants) -> Check:
+    found = partitions_in(facts.controller.get("partitions", ""))
+    if not found:
+        return SUBJECT.unknown("partitions", facts.silent or "slurmctld listed no partitions")
+    wrong = [f"{name} does not exist" for name in wants.partitions if name not in found]
+    closed = []
+    for name, partition in found.items():
+        expected = wants.partitions.get(name, "UP")
+        if partition.state != (expected,):
+            closed.append(f"{name} is {'+'.join(partition.state) or 'in no known state'}, declared {expected}")
+    return SUBJECT.check(
+        "partitions",
+        Verdict.FAIL if wrong or (closed and wants.verifying) else Verdict.WARN if closed else Verdict.PASS,
+        "; ".join((wrong + closed)[:20]) or f"{len(found)} as declared",
+        "every partition in the declared state, UP where none is declared",
+        source="slurm_partitions; scontrol show partitions --json",
+        cause="somebody changed the partition's state, and jobs do not start in it"
+        if not wrong
+        else "slurmctld runs with another configuration",
+        fix="; ".join(f"scontrol update PartitionName={text.split()[0]} State=UP" for text in closed[:5])
+        if closed and not wrong
+        else None,
     )
-
-
-def memlock_check(inspected: str) -> dict[str, Any]:
-    """Report whether jobs get the locked memory that RDMA needs, which a machine inside a container cannot give.
-
-    ``inspected`` is ``docker container inspect`` of slurmd: its limits are left out where the machine lacks the right.
-    """
-    host: Mapping[str, Any] = next((entry.get("HostConfig", {}) for entry in containers(inspected).values()), {})
-    allowed = any(str(limit.get("Name")) == "memlock" for limit in host.get("Ulimits") or ())
-    return _check(
-        "memlock",
-        "pass" if allowed else "warn",
-        observed="as configured" if allowed else "the machine's own limit",
-        expected="as configured",
-        source="slurm_service_memlock",
-        cause="the machine lacks CAP_SYS_RESOURCE, as one that is itself a container does",
-        fix="none is needed for simulated machines; on a real one, do not run it in a container",
-    )
-
-
-def status(nodes: str, jobs: str) -> dict[str, Any]:
-    """Return nodes and jobs as ``clusterctl status`` shows them, from ``--json`` of scontrol and squeue."""
-    return {
-        "nodes": [
-            {
-                "name": name,
-                "state": list(words(node.get("state"))),
-                "cpus": int(node.get("cpus") or 0),
-                "gres": str(node.get("gres") or ""),
-                "gres_used": str(node.get("gres_used") or ""),
-                "reason": str(node.get("reason") or ""),
-            }
-            for name, node in nodes_in(nodes).items()
-        ],
-        "jobs": [
-            {
-                "id": int(job.get("job_id") or 0),
-                "name": str(job.get("name") or ""),
-                "user": str(job.get("user_name") or ""),
-                "state": list(words(job.get("job_state"))),
-                "nodes": str(job.get("nodes") or ""),
-                "reason": str(job.get("state_reason") or ""),
-            }
-            for job in parse(jobs).get("jobs", ())
-        ],
-    }

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 # A type may begin with a digit, as MIG's 1g.10gb does, but is no number: gpu:4 is a count.
 _GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?:(?P<count>[0-9]{1,7})")
 #: What Slurm adds when it prints resources: the sockets behind them, their numbers, or that there are none.
-_ADDED = re.compile(r"\((S:[0-9,-]+|IDX:[0-9,-]*|null)\)")
+_ADDED = re.compile(r"\((S:[0-9,-]+|IDX:(?:[0-9,-]*|N/A)|null)\)")
+#: Resources that are there and of which none is in use.
+_UNUSED = re.compile(r"[^,]*:0(?=,|\Z),?")
 
 #: Devices of one kind on one node that anybody can mean. Slurm counts further; a machine that claims more is lying, and
 #: each device is a line of gres.conf.
@@ -67,12 +69,12 @@ def parse(value: object) -> tuple[Gres, ...]:
 
 
 def printed(text: str) -> tuple[Gres, ...]:
-    """Read resources as Slurm prints them: ``gpu:A40:4(S:0-1)``, ``(null)``.
+    """Read resources as Slurm prints them: ``gpu:A40:4(S:0-1)``, ``gpu:A40:0(IDX:N/A)``, ``(null)``.
 
     Raises:
         ValueError: an item is none that Slurm prints.
     """
-    return parse(_ADDED.sub("", text))
+    return parse(_UNUSED.sub("", _ADDED.sub("", text)))
 
 
 def counts(resources: Iterable[Gres]) -> dict[str, int]:

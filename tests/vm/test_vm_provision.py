@@ -18,7 +18,7 @@ def test_the_cluster_is_provisioned_and_proves_itself(vm_lab: vms.VmLab) -> None
     assert wrong == []
     assert (done.returncode, report["verdict"]) == (0, "pass")
     assert set(report["simulated"]) == {"gpu", "rdma"}
-    assert {check["host"] for check in report["checks"] if check["id"] == "slurm.job"} == {"node1", "node2"}
+    assert {check["host"] for check in report["checks"] if check["id"] == "job.run"} == {"node1", "node2"}
     assert [check["verdict"] for check in report["checks"] if check["id"] == "ddp.parameters"] == ["pass"]
 
 

@@ -4,24 +4,40 @@
 
 from __future__ import annotations
 
-from provision.judge.munge import Seen, checks, peers
+from provision.judge import munge
 
 
-def munge_credentials(hosts, me, controller, hostvars):
-    """Return {host: credential} of those whose credentials this machine is to decode."""
-    chosen = peers([str(host) for host in hosts], str(me), str(controller))
-    proofs = {host: hostvars[host].get("__munge_proof") or {} for host in chosen}
-    return {host: str(proof["credential"]) for host, proof in proofs.items() if proof.get("credential")}
+def munge_peers(hosts, me, controller):
+    """Return the machines whose credentials this one is to decode."""
+    return list(munge.peers([str(host) for host in hosts], str(me), str(controller)))
 
 
-def munge_checks(hosts, me, controller, hostvars, mode, warn, fail):
-    """Return the checks of this machine, as cluster_check takes them."""
+def munge_credentials(proofs, hosts):
+    """Return {host: credential} of those that made one; ``proofs`` are the results of that, in the hosts' order."""
+    pairs = [
+        (str(host), proof.get("credential") if isinstance(proof, dict) else "")
+        for host, proof in zip(hosts, proofs, strict=True)
+    ]
+    return {host: credential for host, credential in pairs if credential and isinstance(credential, str)}
+
+
+def munge_checks(proofs, decoded, clocks, hosts, wants):
+    """Return the checks of all machines by host. The first three are results of tasks, in the hosts' order."""
     seen = {
-        str(host): Seen.from_results(hostvars[host].get("__munge_proof"), hostvars[host].get("__munge_decoded"))
-        for host in hosts
+        str(host): munge.Seen.from_results(proof, answer, clock.get("machine") if isinstance(clock, dict) else None)
+        for host, proof, answer, clock in zip(hosts, proofs, decoded, clocks, strict=True)
     }
-    expected = (hostvars[me].get("__munge_expected") or {}).get("fingerprint") or ""
-    return checks(seen, str(me), str(controller), str(expected), mode=str(mode), warn=int(warn), fail=int(fail))
+    found = munge.checks(
+        seen,
+        munge.Wants(
+            controller=str(wants["controller"]),
+            fingerprint=str(wants["fingerprint"]),
+            mode=str(wants["mode"]),
+            warn=int(wants["warn"]),
+            fail=int(wants["fail"]),
+        ),
+    )
+    return {host: [check.as_dict() for check in found if check.host == host] for host in seen}
 
 
 class FilterModule:
@@ -29,4 +45,4 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"munge_credentials": munge_credentials, "munge_checks": munge_checks}
+        return {"munge_peers": munge_peers, "munge_credentials": munge_credentials, "munge_checks": munge_checks}

@@ -1,38 +1,72 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.judge.slurm and provision.judge.jobs. Translation only."""
+"""Ansible's door into the judges of Slurm's daemons, nodes and jobs. Translation only."""
 
 from __future__ import annotations
 
-from provision.judge import gpus as verify_gpus
-from provision.judge import jobs as verify_jobs
-from provision.judge import slurm as verify_slurm
+from provision.judge import gpus, job_plan, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
 
 
-def slurm_service_checks(seen, host, group_names, image, version, simulated, verifying, gpus):
-    """Return the checks of one machine. ``seen`` are the role's registered answers and the inventory's node_gres."""
-    nodes = verify_slurm.nodes_in(str(seen["nodes"]))
-    checks = [verify_slurm.daemon_check(str(seen["containers"]), [str(name) for name in seen["daemons"]], str(image))]
-    if "slurm_compute" in group_names:
-        name, words = str(host), [str(word) for word in simulated]
-        checks += [
-            verify_slurm.state_check(name, nodes, verifying=bool(verifying)),
-            verify_slurm.gres_check(name, nodes, str(seen["gres"]), str(seen["declared"]), words),
-            verify_slurm.version_check(name, nodes, str(version)),
-            verify_slurm.memlock_check(str(seen["containers"])),
-        ]
-        checks += [verify_gpus.container_check(str(seen["gres"]), str(seen["declared"]))] if gpus else []
-    return checks
+def wanted(wants):
+    """Return what is wanted of one machine, from the role's mapping."""
+    partitions = wants.get("partitions") or []
+    return slurm_facts.Wants(
+        host=str(wants["host"]),
+        daemons=tuple(str(name) for name in wants["daemons"]),
+        image=str(wants["image"]),
+        version=str(wants["version"]),
+        gres=wants["gres"],
+        gpus=bool(wants["gpus"]),
+        simulated=tuple(str(word) for word in wants["simulated"]),
+        memlock=int(wants["memlock"]),
+        address=str(wants["address"]),
+        partitions=slurm_facts.declared_partitions(partitions),
+        verifying=bool(wants["verifying"]),
+    )
 
 
-def slurm_settled(text, scope):
+def slurm_service_checks(machine, controller, problem, wants):
+    """Return the checks of one machine, from what the role's scripts printed there and on the controller."""
+    facts, want = slurm_facts.Facts.of(str(machine), str(controller), str(problem)), wanted(wants)
+    found = [*slurm_daemons.checks(facts, want), *slurm.checks(facts, want), *gpus.checks(facts, want)]
+    return [check.as_dict() for check in found]
+
+
+def slurm_unheard(controller, scope):
+    """Return name and port of each node that slurmctld does not hear, as a script's arguments."""
+    return slurm.unheard(str(controller), [str(name) for name in scope])
+
+
+def slurm_settled(controller, scope):
     """Tell whether the nodes' states are worth judging."""
-    return verify_slurm.settled(str(text), [str(name) for name in scope])
+    said = slurm_answers.sections(str(controller)).get("nodes", "")
+    return slurm_answers.settled(said, [str(name) for name in scope])
 
 
-def slurm_status(nodes, jobs):
+def slurm_status(nodes, queue):
     """Return nodes and jobs as clusterctl status shows them."""
-    return verify_slurm.status(str(nodes), str(jobs))
+    return slurm_answers.status(str(nodes), str(queue))
+
+
+def slurm_job_plan(controller, scope, group, machines):
+    """Return the jobs to submit as a script's arguments (``words``), and by node what is not tried and why."""
+    scope = [str(name) for name in scope]
+    made = job_plan.plan(str(controller), scope, str(group), {str(name): str(text) for name, text in machines.items()})
+    return {"words": made.words, "nodes": {name: made.as_dict(name) for name in scope}}
+
+
+def slurm_job_said(printed, host):
+    """Return what the proof's jobs said on one node."""
+    return jobs.said(str(printed), str(host))
+
+
+def slurm_job_checks(printed, problem, left, plan, machine, wants, cgroup_version, uid):
+    """Return the checks of one machine's jobs."""
+    want = wanted(wants)
+    planned = plan["nodes"].get(want.host) or {}
+    facts = jobs.JobFacts(str(printed), str(problem), str(left), planned, str(machine))
+    found = jobs.checks(facts, want, cgroup_version=int(cgroup_version), uid=int(uid))
+    return [check.as_dict() for check in found]
 
 
 class FilterModule:
@@ -42,9 +76,10 @@ class FilterModule:
         """Return them by name."""
         return {
             "slurm_service_checks": slurm_service_checks,
+            "slurm_unheard": slurm_unheard,
             "slurm_settled": slurm_settled,
             "slurm_status": slurm_status,
-            "slurm_job_checks": verify_jobs.checks,
-            "slurm_job_targets": verify_jobs.targets,
-            "slurm_job_told": verify_jobs.told,
+            "slurm_job_plan": slurm_job_plan,
+            "slurm_job_said": slurm_job_said,
+            "slurm_job_checks": slurm_job_checks,
         }

@@ -1,0 +1,252 @@
+"""What Slurm answered, as types. What is not as Slurm prints it is left out, and never an error. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provision.model.text import clean
+
+#: Characters of one answer that are read: ``scontrol show nodes --json`` takes about 3,000 for each node.
+MAX_ANSWER = 32_000_000
+
+#: More than Slurm counts of anything; NaN is not within it either.
+_MOST = 2**63
+
+#: A name as Slurm has them. Another one is no name, and nothing is known about what it stands for.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+
+#: Base states in which a node takes jobs, and the others (node_states.c, 24.11).
+HEALTHY = frozenset({"IDLE", "MIXED", "ALLOCATED"})
+_BASES = HEALTHY | {"DOWN", "UNKNOWN", "ERROR", "FUTURE", "INVALID"}
+#: Flags with which a node still takes jobs: a job that ends holds its own cores only, a planned one waits for its turn.
+_HARMLESS = frozenset(
+    {"COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "RESUME", "UNDRAIN", "EXTERNAL"}
+)
+
+
+def document(text: str) -> dict[str, Any]:
+    """Return the JSON document that a command printed, an empty mapping where it printed something else."""
+    # Slurm's commands may print a warning before the document.
+    start = text.find("{") if len(text) <= MAX_ANSWER else -1
+    try:
+        # And a script of ours the command's exit code after it.
+        found, _ = json.JSONDecoder().raw_decode(text, start) if start >= 0 else ({}, 0)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return what a script printed below each of its headings ``== name``; of one heading twice, the first."""
+    found: dict[str, str] = {}
+    parts = re.split(r"(?m)^== ([a-z_-]+)$\n?", text[:MAX_ANSWER])
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        found.setdefault(name, body)
+    return found
+
+
+def number(value: Any) -> int:
+    """Return a number as Slurm gives it, plain or as ``{"set": true, "number": 5}``; 0 for anything else."""
+    if isinstance(value, Mapping):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -_MOST <= value <= _MOST:
+        return 0
+    return int(value)
+
+
+def line(value: Any) -> str:
+    """Return a text on one line, fit for a report; nothing for what is no text."""
+    return " ".join(clean(value, 300).split()) if isinstance(value, str) else ""
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Return a state as words: a list in newer data versions, ``IDLE+DRAIN`` in text. At most 20 of them."""
+    listed = value if isinstance(value, list) else line(value).replace("*", "+NOT_RESPONDING").split("+")
+    return tuple(line(word).upper()[:40] for word in listed[:20] if line(word))
+
+
+def _entries(text: str, key: str) -> list[Mapping[str, Any]]:
+    found = document(text).get(key)
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+def _within(entry: Mapping[str, Any], *path: str) -> Any:
+    found: Any = entry
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def named(value: Any) -> str:
+    """Return a name, or nothing where it is none that Slurm would accept."""
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as slurmctld describes it. Memory in MiB; ``gres`` and ``gres_used`` as Slurm prints them."""
+
+    name: str
+    state: tuple[str, ...] = ()
+    reason: str = ""
+    gres: str = ""
+    gres_used: str = ""
+    version: str = ""
+    address: str = ""
+    reservation: str = ""
+    partitions: tuple[str, ...] = ()
+    port: int = 0
+    cpus: int = 0
+    cpus_used: int = 0
+    memory: int = 0
+    memory_used: int = 0
+
+    @property
+    def known(self) -> bool:
+        """True where the state has one base and only words that Slurm has."""
+        return len(set(self.state) & _BASES) == 1
+
+    @property
+    def fit(self) -> bool:
+        """True where the node takes jobs: a healthy base, and no flag that keeps them away or that nobody knows."""
+        return self.known and bool(set(self.state) & HEALTHY) and not self.hindered
+
+    @property
+    def hindered(self) -> frozenset[str]:
+        """What keeps jobs away beside the base state."""
+        return frozenset(self.state) - _BASES - _HARMLESS
+
+    @property
+    def told(self) -> str:
+        """The state in Slurm's words, with the reason that was given for it."""
+        return "+".join(self.state) + (f" ({self.reason})" if self.reason else "")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition. ``groups`` and ``accounts`` are those that may use it; none means all."""
+
+    name: str
+    state: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+
+    @property
+    def up(self) -> bool:
+        """True where jobs start in it."""
+        return self.state == ("UP",)
+
+    def admits(self, group: str) -> bool:
+        """Tell whether a user whose only group this is may use it without an account."""
+        return (not self.groups or group in self.groups) and not self.accounts
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job in the queue. ``nodes`` is a hostlist."""
+
+    id: int
+    name: str = ""
+    user: str = ""
+    state: tuple[str, ...] = ()
+    nodes: str = ""
+    reason: str = ""
+
+
+def nodes_in(text: str) -> dict[str, Node]:
+    """Return the nodes of ``scontrol show nodes --json`` by name."""
+    found: dict[str, Node] = {}
+    for entry in _entries(text, "nodes"):
+        if name := named(entry.get("name")):
+            partitions = entry.get("partitions")
+            found[name] = Node(
+                name=name,
+                state=words(entry.get("state")),
+                reason=line(entry.get("reason")),
+                gres=line(entry.get("gres")),
+                gres_used=line(entry.get("gres_used")),
+                version=line(entry.get("version"))[:40],
+                address=line(entry.get("address")),
+                reservation=line(entry.get("reservation")),
+                partitions=tuple(filter(None, map(named, partitions[:200]))) if isinstance(partitions, list) else (),
+                port=number(entry.get("port")),
+                cpus=number(entry.get("cpus")),
+                cpus_used=number(entry.get("alloc_cpus")),
+                memory=number(entry.get("real_memory")),
+                memory_used=number(entry.get("alloc_memory")),
+            )
+    return found
+
+
+def partitions_in(text: str) -> dict[str, Partition]:
+    """Return the partitions of ``scontrol show partitions --json`` by name."""
+    found: dict[str, Partition] = {}
+    for entry in _entries(text, "partitions"):
+        if name := named(entry.get("name")):
+            groups, accounts = (line(_within(entry, key, "allowed")) for key in ("groups", "accounts"))
+            found[name] = Partition(
+                name,
+                words(_within(entry, "partition", "state")),
+                tuple(filter(None, groups.split(","))),
+                tuple(filter(None, accounts.split(","))),
+            )
+    return found
+
+
+def jobs_in(text: str) -> list[Job]:
+    """Return the jobs of ``squeue --json``."""
+    return [
+        Job(
+            id=number(entry.get("job_id")),
+            name=line(entry.get("name")),
+            user=line(entry.get("user_name")),
+            state=words(entry.get("job_state")),
+            nodes=line(entry.get("nodes")),
+            reason=line(entry.get("state_reason")),
+        )
+        for entry in _entries(text, "jobs")
+    ]
+
+
+def settled(text: str, scope: list[str]) -> bool:
+    """Tell whether waiting longer is pointless: every node of the scope takes jobs, or is out for a reason.
+
+    A node that slurmctld has not heard from yet is worth waiting for.
+    """
+    nodes = nodes_in(text)
+    waiting = {"UNKNOWN", "NOT_RESPONDING", "DOWN", "INVALID_REG"}
+    return bool(nodes) and all(
+        name in nodes and (nodes[name].fit or not waiting & set(nodes[name].state)) for name in scope
+    )
+
+
+def status(nodes: str, jobs: str) -> dict[str, Any]:
+    """Return nodes and jobs as ``clusterctl status`` shows them, from ``--json`` of scontrol and squeue."""
+    return {
+        "nodes": [
+            {
+                "name": node.name,
+                "state": list(node.state),
+                "cpus": node.cpus,
+                "gres": node.gres,
+                "gres_used": node.gres_used,
+                "reason": node.reason,
+            }
+            for node in nodes_in(nodes).values()
+        ],
+        "jobs": [
+            {
+                "id": job.id,
+                "name": job.name,
+                "user": job.user,
+                "state": list(job.state),
+                "nodes": job.nodes,
+                "reason": job.reason,
+            }
+            for job in jobs_in(jobs)
+        ],
+    }
