@@ -1,9 +1,12 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-runner's events without those that nobody reads, and an Ansible whose workers start faster.
+"""ansible-runner's events without those that nobody reads, and an Ansible whose workers start faster and read less.
 
 A worker is a fork. Python's garbage collector writes into every object that it looks at, so each worker copies most of
 its parent's memory to learn that there is nothing to collect. Objects that are frozen are not looked at.
+
+What a machine answers over ssh is bounded (provision.ssh.bounded). It is done here, because this is loaded before the
+first worker is made, and a connection plugin of our own would have to repeat the documentation of Ansible's.
 """
 
 from __future__ import annotations
@@ -11,7 +14,10 @@ from __future__ import annotations
 import gc
 from datetime import UTC, datetime
 
+from ansible.plugins.connection import ssh
 from ansible.plugins.loader import callback_loader
+
+from provision.ssh import bounded
 
 DOCUMENTATION = """
     callback: clusterctl_events
@@ -25,6 +31,8 @@ DOCUMENTATION = """
     requirements:
       - awx_display, in a directory of callback_plugins
 """
+
+ssh.subprocess = bounded.module()
 
 
 class CallbackModule(callback_loader.get("awx_display", class_only=True)):

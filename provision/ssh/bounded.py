@@ -1,0 +1,62 @@
+"""Processes whose output is bounded, for Ansible's ssh: what a machine answers must not fill the control node's memory.
+
+Ansible keeps the whole output of a module, however long it is, and reads from a pipe until nothing more is in it: a
+machine that writes faster than it is read ends in "out of memory", and takes the run of all others with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+#: Bytes of one answer, both streams together. Slurm's nodes in JSON are 4 KiB each: 4000 of them fit.
+LIMIT = 16 * 2**20
+
+_CHUNK = 2**16
+
+
+class TooMuchOutput(OSError):
+    """A machine has answered with more than anybody would read."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the machine answered with more than {LIMIT // 2**20} MiB, which is no answer")
+
+
+class BoundedPopen(subprocess.Popen[bytes]):
+    """A process that is killed, and whose reader gets :class:`TooMuchOutput`, when it has written too much."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.left = LIMIT
+        self.stdout = self.stdout and _Counted(self.stdout, self)  # type: ignore[assignment]
+        self.stderr = self.stderr and _Counted(self.stderr, self)  # type: ignore[assignment]
+
+
+class _Counted:
+    """A pipe that is read in pieces, and not beyond what its process may still write."""
+
+    def __init__(self, pipe: Any, process: BoundedPopen) -> None:
+        self._pipe, self._process = pipe, process
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
+
+    def read(self, size: int = -1) -> bytes:
+        """Return what is there, 64 KiB at most; empty at the end.
+
+        Raises:
+            TooMuchOutput: the process has written more than its limit.
+        """
+        piece = os.read(self._pipe.fileno(), _CHUNK if size < 0 else min(size, _CHUNK))
+        self._process.left -= len(piece)
+        if self._process.left < 0:
+            self._process.kill()
+            raise TooMuchOutput
+        return piece
+
+
+def module() -> SimpleNamespace:
+    """Return what stands for the module ``subprocess`` where processes are to be bounded."""
+    return SimpleNamespace(**{**vars(subprocess), "Popen": BoundedPopen})
