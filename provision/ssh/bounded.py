@@ -11,13 +11,14 @@ import subprocess
 from types import SimpleNamespace
 from typing import Any
 
-#: Bytes of one answer, both streams together. Slurm's nodes in JSON are 4 KiB each: 4000 of them fit.
-LIMIT = 16 * 2**20
+#: Bytes of one answer, both streams together. Slurm's nodes in JSON are 4 KiB each: 2000 of them fit. Of the worst kind
+#: of JSON, this much is half a GiB of Python's values.
+LIMIT = 8 * 2**20
 
 _CHUNK = 2**16
 
 
-class TooMuchOutput(OSError):
+class TooMuchOutputError(OSError):
     """A machine has answered with more than anybody would read."""
 
     def __init__(self) -> None:
@@ -25,7 +26,7 @@ class TooMuchOutput(OSError):
 
 
 class BoundedPopen(subprocess.Popen[bytes]):
-    """A process that is killed, and whose reader gets :class:`TooMuchOutput`, when it has written too much."""
+    """A process that is killed, and whose reader gets :class:`TooMuchOutputError`, when it has written too much."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -47,13 +48,13 @@ class _Counted:
         """Return what is there, 64 KiB at most; empty at the end.
 
         Raises:
-            TooMuchOutput: the process has written more than its limit.
+            TooMuchOutputError: the process has written more than its limit.
         """
         piece = os.read(self._pipe.fileno(), _CHUNK if size < 0 else min(size, _CHUNK))
         self._process.left -= len(piece)
         if self._process.left < 0:
             self._process.kill()
-            raise TooMuchOutput
+            raise TooMuchOutputError
         return piece
 
 
