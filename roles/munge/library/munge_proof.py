@@ -46,7 +46,9 @@ def run(argv, stdin=None, user=None):
             timeout=SECONDS,
             **identity,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return f"munged did not answer in {SECONDS} s", False
+    except OSError as error:
         return str(error), False
     return done.stdout.strip(), done.returncode == 0
 
