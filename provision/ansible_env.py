@@ -51,7 +51,10 @@ def ignored_settings(environ: Mapping[str, str] | None = None, directory: Path |
     """
     source = os.environ if environ is None else environ
     found = sorted(name for name in source if name.startswith("ANSIBLE_"))
-    config = (directory or Path.cwd()) / "ansible.cfg"
-    if os.path.lexists(config) and config.resolve() != (ROOT / "ansible.cfg").resolve():
+    here = directory or Path.cwd()
+    config = here / "ansible.cfg"
+    # A checkout's own says what clusterctl uses anyway, also where another copy of it is installed.
+    ours = (here / "provision" / "ansible_env.py").is_file() and (here / "playbooks" / "site.yml").is_file()
+    if os.path.lexists(config) and not ours and config.resolve() != (ROOT / "ansible.cfg").resolve():
         found.append(str(config))
     return found

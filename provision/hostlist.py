@@ -14,6 +14,7 @@ from provision.errors import ClusterctlError
 _LIMIT = 65536
 _PLAIN = re.compile(r"[A-Za-z0-9_.,/\[\]-]+")
 _BRACKET = re.compile(r"\[([^\]]*)\]")
+_ANY_RANGE = re.compile(r"[\[,](\d+)[:-](\d+)(?::(\d+))?(?=[\],])")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 # Longer numbers than this are serial numbers or addresses, not counters; they are written out.
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.DOTALL)
@@ -61,6 +62,25 @@ def expand(text: str) -> list[str]:
         raise ClusterctlError(
             f"'{shown}' is not a list of nodes: {error}", fix="write it as Slurm does: node[01-16],login1"
         ) from None
+
+
+def require_possible(text: str, where: str) -> None:
+    """Refuse ranges of Slurm (``n[1-9]``) or Ansible (``n[1:9]``) with more names than anybody can mean, unexpanded.
+
+    Raises:
+        ClusterctlError: there is one; ``where`` says where it was written.
+    """
+    for word in text.split():
+        names = 1
+        for first, last, step in _ANY_RANGE.findall(word):
+            # Numbers of that many digits are not even compared.
+            wide = 10**9 if len(last) > 9 else max(0, int(last) - int(first[-9:])) // max(1, int(step[-9:] or 1))
+            names *= wide + 1
+        if names > _LIMIT:
+            raise ClusterctlError(
+                f"{where}: '{word[:60]}' would be more than {_LIMIT} names",
+                fix="correct the range, for example n[1:16]",
+            )
 
 
 def _size(text: str) -> int:

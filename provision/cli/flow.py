@@ -14,17 +14,17 @@ from typing import Any
 
 import click
 
-from provision import content
+from provision import content, hostlist
 from provision.ansible_env import ignored_settings
 from provision.cli import judged
-from provision.cli.extra import extra_variables
+from provision.cli.extra import extra_variables, require_no_redirection
 from provision.cli.options import Request
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.events.verdict import RunVerdict, busy
 from provision.inventory.declared import cluster_from
-from provision.inventory.loader import Inventory, default_path, hosts_in, load
+from provision.inventory.loader import Inventory, cluster_hosts, default_path, hosts_in, load
 from provision.model.cluster import Cluster
 from provision.report.documents import run_document
 from provision.report.progress import Progress
@@ -107,8 +107,10 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
     Raises:
         ClusterctlError: it is wrong (exit code 2); no machine has been contacted.
     """
+    from provision.inventory.connections import require_safe
     from provision.inventory.variables import require_known
 
+    hostlist.require_possible(request.limit or "", "--limit")
     if ignored := ignored_settings():
         click.echo(f"Warning: ignored: {', '.join(ignored)}; clusterctl uses its own settings", err=True)
     path = request.inventory or default_path()
@@ -119,6 +121,8 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
             pipe = stack.enter_context(_private_directory()) / "vault"
             vault += ["--vault-password-file", str(stack.enter_context(offered(pipe, passwords.vault)))]
         inventory = load(path, vault=vault)
+        require_no_redirection(request.extra_vars, vault=vault)
+    require_safe(inventory)
     require_known(inventory)
     return Opened(
         path, inventory, cluster_from(inventory.groups, inventory.hostvars), hosts_in(inventory, request.limit)
@@ -158,7 +162,7 @@ def play(
         Progress(sys.stderr, machines=len(opened.hosts), verbosity=request.verbosity) as progress,
     ):
         if command == "provision" and lock == "alone":
-            everywhere = targets_of(opened.inventory, opened.inventory.hostvars, request.user)
+            everywhere = targets_of(opened.inventory, cluster_hosts(opened.inventory), request.user)
             directory = journal.state_directory(opened.path)
             for told in recover(directory, everywhere, become_password=passwords.become):
                 progress.say(f"Note: {told}")

@@ -20,12 +20,19 @@ def check(request: Request) -> int:
     """
     from provision import hostlist
     from provision.cli.flow import ask, open_cluster, print_json
+    from provision.inventory.loader import GROUPS, cluster_hosts
     from provision.slurm.conf import require_confinement
 
     opened = open_cluster(request, ask(request))
     cluster = opened.cluster
     require_confinement(cluster)
     undeclared = sorted(cluster.undeclared)
+    left_alone = sorted(opened.inventory.hostvars.keys() - set(cluster_hosts(opened.inventory)))
+    if left_alone:
+        click.echo(
+            f"Warning: {hostlist.fold(left_alone)} left alone: in none of the groups {', '.join(GROUPS)}",
+            err=True,
+        )
     if request.json:
         print_json(
             {
@@ -37,6 +44,7 @@ def check(request: Request) -> int:
                 "cluster": cluster.name,
                 "controller": cluster.controller,
                 "compute": [node.name for node in cluster.nodes],
+                "left_alone": left_alone,
                 "undeclared": {name: list(cluster.undeclared[name]) for name in undeclared},
             }
         )

@@ -13,14 +13,12 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_slurm import cgroup_v1_from, parameters_from, partitions_from
+from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
 from provision.model.versions import SLURM_VERSION
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]
-
-#: The groups that mean something here. A site may have others.
-GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", "nfs_server", "monitoring")
 
 _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
@@ -141,16 +139,26 @@ def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
     addresses: dict[str, str] = {}
     owners: dict[str, str] = {}
     for host in hosts:
-        address = str(hostvars.get(host, {}).get("ansible_host") or host)
+        variables = hostvars.get(host, {})
+        address = str(variables.get("ansible_ssh_host") or variables.get("ansible_host") or host)
         _refuse_templates(host, "ansible_host", address)
         _require_address(host, address)
-        if (other := owners.setdefault(address.lower(), host)) != host:
+        if (other := owners.setdefault(_one_way(address), host)) != host:
             raise ClusterctlError(
                 f"{other} and {host} have the same address, {address}",
                 fix="give each machine its own ansible_host, or remove the one that is written twice",
             )
         addresses[host] = address
     return addresses
+
+
+def _one_way(address: str) -> str:
+    """Return an address in the one way that it is compared: 10.0.0.5 and ::ffff:10.0.0.5 are the same machine."""
+    try:
+        parsed = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return address.lower()
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
 
 
 def _require_address(host: str, address: str) -> None:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from provision import hostlist
 from provision.errors import ClusterctlError
 
 # What Ansible itself passes over in an inventory directory (INVENTORY_IGNORE_EXTS), and where variables are.
@@ -83,6 +84,9 @@ def _require_text(path: Path) -> None:
         )
     if "\0" in text:
         raise ClusterctlError(f"inventory {path} contains zero bytes", fix="give a file of text, saved as UTF-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        if "[" in line and line.lstrip()[:1] not in ("#", ";", "["):
+            hostlist.require_possible(line, f"{path}, line {number}")
     if not any(line.strip() and line.lstrip()[0] not in "#;" for line in text.splitlines() if line.strip() != "---"):
         raise ClusterctlError(
             f"inventory {path} is empty",

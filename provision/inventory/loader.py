@@ -20,6 +20,9 @@ from provision.errors import ClusterctlError
 from provision.inventory.file import require_plain
 from provision.inventory.where import where
 
+#: The groups that mean something here. A site may have others, whose machines are its own.
+GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", "nfs_server", "monitoring")
+
 #: Seconds. Reading 10,000 nodes takes about 5; an inventory that takes this long does not end.
 _PATIENCE = 120
 
@@ -82,16 +85,23 @@ def load(path: Path, *, vault: Sequence[str] = ()) -> Inventory:
     return Inventory(path=path, groups=groups, hostvars={host: hostvars.get(host, {}) for host in groups["all"]})
 
 
+def cluster_hosts(inventory: Inventory) -> tuple[str, ...]:
+    """Return the hosts that belong to the cluster, in the inventory's order; others are never touched."""
+    ours = {host for group in GROUPS for host in inventory.groups.get(group, ())}
+    return tuple(host for host in inventory.groups["all"] if host in ours)
+
+
 def hosts_in(inventory: Inventory, limit: str | None) -> tuple[str, ...]:
-    """Return the hosts that ``--limit`` leaves, in the inventory's order; without a limit, all.
+    """Return the hosts of the cluster that ``--limit`` leaves, in the inventory's order; without a limit, all of them.
 
     Names, groups, Slurm's hostlists (``node[1-4]``) and every pattern of Ansible are understood.
 
     Raises:
         ClusterctlError: it matches nothing.
     """
+    ours = cluster_hosts(inventory)
     if limit is None:
-        return inventory.groups["all"]
+        return ours
     words = [word.strip() for word in _words(limit)]
     if all(word in inventory.hostvars or word in inventory.groups for word in words):
         wanted = {host for word in words for host in inventory.groups.get(word, (word,))}
@@ -104,7 +114,12 @@ def hosts_in(inventory: Inventory, limit: str | None) -> tuple[str, ...]:
             f"no host of the inventory matches --limit '{limit}'",
             fix=f"did you mean {' or '.join(near)}?" if near else f"the hosts are {hostlist.fold(inventory.hostvars)}",
         )
-    return tuple(host for host in inventory.groups["all"] if host in wanted)
+    if not wanted.intersection(ours):
+        raise ClusterctlError(
+            f"--limit '{limit}' names {hostlist.fold(wanted)}, which is in none of the cluster's groups",
+            fix=f"write it in one of the inventory's groups {', '.join(GROUPS)}",
+        )
+    return tuple(host for host in ours if host in wanted)
 
 
 def _words(limit: str) -> list[str]:

@@ -22,6 +22,8 @@ Option = Mapping[str, Any]
 # From this similarity on, two names are taken for one and the same misspelt: node_cpu and node_cpus are .94 alike,
 # node_type and node_tmp_disk .64.
 _ALIKE = 0.85
+# Variables that begin like ours and belong to others: Prometheus' exporter is installed by many sites.
+_NOT_OURS = ("node_exporter_",)
 _YES_OR_NO = frozenset({"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f", "1", "0", "1.0", "0.0"})
 # Those of Ansible's own variables that are written by hand, and so can be misspelt.
 _CONNECTION = frozenset(
@@ -40,8 +42,8 @@ _CONNECTION = frozenset(
 def require_known(inventory: Inventory) -> None:
     """Refuse misspelt variables and values of the wrong type, all of them in one message.
 
-    Names that are like none of ours are the site's own and pass; so do values with templates, which only the run can
-    judge.
+    ``node_*`` is ours. Names that are like none of ours are the site's own and pass; so do values with templates, which
+    only the run can judge.
 
     Raises:
         ClusterctlError: with one line for each problem, the first five of them.
@@ -110,6 +112,8 @@ def _unknown(name: str, hosts: str) -> tuple[str, str] | None:
         near = near or [mine[short] for short in difflib.get_close_matches(name.removeprefix(f"{role}_"), mine, n=1)]
         fix = f"did you mean {near[0]}?" if near else f"role {role} has {', '.join(sorted(mine.values()))}"
         return f"{hosts}: role {role} has no variable {name}", fix
+    if not near and name.startswith("node_") and not name.startswith(_NOT_OURS):
+        near = difflib.get_close_matches(name, [one for one in known if one.startswith("node_")], n=1, cutoff=0)
     if near:
         return f"{hosts}: there is no variable {name}", f"did you mean {near[0]}?"
     return None

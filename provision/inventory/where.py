@@ -32,6 +32,19 @@ def where(path: Path) -> str:
     return ""
 
 
+def written(path: Path, name: str) -> str:
+    """Return ``file, line N`` of the first place where a variable of this name is set; nothing where none is found."""
+    sets = re.compile(rf"(?:^|[\s{{,\"']){re.escape(name)}[\"']?\s*[=:]", re.MULTILINE)
+    for file in _files(path):
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if found := sets.search(text):
+            return f"{file}, line {text.count(chr(10), 0, found.end()) + 1}"
+    return ""
+
+
 def _files(path: Path) -> Iterator[Path]:
     """Yield the inventory's files and those with the variables beside it."""
     home = path if path.is_dir() else path.parent

@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from provision.errors import ClusterctlError
 from provision.events.fold import RunReport
 from provision.runner import journal
 from provision.runner.limits import Deadline
-from provision.runner.process import MARK, Stop, kill_marked
+from provision.runner.process import MARK, Stop, end_connections, kill_marked
 from provision.runner.record import recorded
 from provision.runner.secret import offered
 
@@ -100,6 +101,7 @@ def run(
         runner.event_handler = recorded(report, record, on_event)
         runner.cancel_callback = to_be_cancelled
         stack.callback(tidy, record)
+        stack.callback(end_connections, record.id)
         stack.enter_context(stop.watching())
         report.began, report.rc, report.finished = True, None, False
         try:
@@ -136,6 +138,10 @@ def _runner(
     from ansible_runner import Runner, RunnerConfig
     from ansible_runner.utils import get_callback_dir
 
+    # A directory of the run's own: a connection that something else has opened here may have been made without a look
+    # at the host key. Short, because the path of a socket has 108 bytes at most.
+    short = tempfile.gettempdir() if len(tempfile.gettempdir()) < 32 else "/tmp"  # noqa: S108 - made private below
+    sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="cctl-", dir=short, ignore_cleanup_errors=True))
     project = record.directory / "project"
     project.mkdir(mode=0o700)
     playbook = project / "run.yml"
@@ -155,6 +161,7 @@ def _runner(
     config.env = clean_environment() | {
         MARK: record.id,
         "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_RETRY_FILES_ENABLED": "False",
         "ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join([get_callback_dir(), str(CALLBACKS)]),

@@ -54,6 +54,13 @@ def kill_marked(run_id: str) -> int:
     return len(killed)
 
 
+def end_connections(run_id: str) -> None:
+    """End the connections that ssh keeps open for the next command (ControlPersist); nothing else is left of a run."""
+    for pid in marked(run_id):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+
+
 class Stop:
     """A request to stop, made by a signal, and the thread that carries it out while the runner is waiting."""
 

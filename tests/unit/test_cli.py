@@ -16,7 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from provision.cli import flow
+from provision.cli import extra, flow
 from provision.cli.complete import names_in
 from provision.cli.machines import inventory_and_stages
 from provision.cli.main import cli
@@ -229,13 +229,13 @@ def test_an_unknown_stage_is_refused_with_a_suggestion() -> None:
 def test_extra_variables_are_read_as_ansible_reads_them(
     texts: list[str], variables: dict[str, Any], files: list[str]
 ) -> None:
-    assert flow.extra_variables(texts) == (variables, files)
+    assert extra.extra_variables(texts) == (variables, files)
 
 
 @pytest.mark.parametrize("text", ["novalue", "{a: [", "=x", "", "a='unclosed"])
 def test_extra_variables_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(ClusterctlError, match="-e takes"):
-        flow.extra_variables([text])
+        extra.extra_variables([text])
 
 
 def test_settings_meant_for_ansible_are_ignored_with_one_warning(

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -13,11 +14,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from provision import content
 from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError, ExitCode
-from provision.lab import labs
+from provision.lab import computer, labs
 
 ROLE = content.ROOT / "roles" / "lab_machines"
 
@@ -231,3 +233,23 @@ def test_a_machine_that_does_not_come_up_is_named_with_what_failed(tmp_path: Pat
     assert done.returncode == 1
     assert "broken.service" in done.stderr
     assert done.stderr.splitlines()[-1] == f"systemd in a-node1 says after its start: {state}"
+
+
+def test_a_program_in_the_current_directory_does_not_take_the_place_of_ours(tmp_path: Path) -> None:
+    planted = tmp_path / "provision/lab/computer.py"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("print('planted')\n")
+    (tmp_path / "pip.py").write_text("print('planted')\n")
+    tasks = yaml.safe_load((content.ROOT / "roles/lab_machines/tasks/prepare.yml").read_text())
+    commands = [task["ansible.builtin.command"] for task in tasks if "ansible.builtin.command" in task]
+    [argv] = [command["argv"] for command in commands if isinstance(command, dict) and "-m" in command["argv"]]
+    words = [sys.executable, *(word for word in argv[1:] if "{{" not in word), "lab", str(tmp_path), "1", "1"]
+
+    ours = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    script = content.ROOT / "roles/lab_machines/files/download-wheels"
+    wheels = [script, sys.executable, tmp_path / "wheels/done", "--help"]
+    pip = subprocess.run(wheels, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert "planted" not in ours.stdout + pip.stdout
+    assert "provision.lab.computer" in words
+    assert ours.returncode in (0, computer.UNFIT), ours.stderr

@@ -1,0 +1,135 @@
+"""How machines are reached: what would weaken a connection, or lead it elsewhere, is refused before one is made.
+
+Inventory variables win over ``ansible.cfg`` and the environment, and ``-e`` wins over the inventory. So strict host
+keys are only as good as what is let through here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from provision import hostlist
+from provision.errors import ClusterctlError
+from provision.inventory.loader import Inventory
+from provision.inventory.where import written
+from provision.model.cluster import whole
+
+#: Options whose value decides whether a machine is who it says it is, or what it gets from whoever connects; each with
+#: the values that are fine.
+_STRICT = {
+    "stricthostkeychecking": {"yes", "true"},
+    "forwardagent": {"no", "false"},
+    "forwardx11": {"no", "false"},
+    "forwardx11trusted": {"no", "false"},
+    "gssapidelegatecredentials": {"no", "false"},
+    "permitlocalcommand": {"no", "false"},
+    "nohostauthenticationforlocalhost": {"no", "false"},
+    "knownhostscommand": {"none"},
+}
+#: The same options as letters of ``ssh``.
+_LETTERS = {"A": "the agent's keys", "X": "the display", "Y": "the display", "K": "Kerberos credentials"}
+#: Letters of ``ssh`` and ``sftp`` that a value follows.
+_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWwPs")
+
+_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_sftp_extra_args", "ansible_scp_extra_args")
+_CHECKING = (
+    *("ansible_host_key_checking", "ansible_ssh_host_key_checking"),
+    *("ansible_paramiko_host_key_checking", "ansible_paramiko_ssh_host_key_checking"),
+)
+_PORTS = ("ansible_port", "ansible_ssh_port", "ansible_paramiko_port")
+_PROGRAMS = ("ansible_ssh_executable", "ansible_sftp_executable", "ansible_scp_executable", "ansible_sshpass_prompt")
+
+#: What ``-e`` may not set: everything that says where a connection goes, and how.
+_REDIRECTS = re.compile(
+    r"ansible_(connection|host|port|user|password|private_key_file|host_key_checking|timeout|pipelining|remote_addr|"
+    r"(ssh|paramiko|sftp|scp|sshpass|shell|control_path|docker|podman|winrm|psrp|local|network|lxc|lxd|chroot|jail)_?.*|"
+    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_run"
+)
+
+
+def require_safe(inventory: Inventory) -> None:
+    """Refuse variables of an inventory that weaken a connection.
+
+    Raises:
+        ClusterctlError: host keys would not be checked, the agent would be handed over, or a port is none.
+    """
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for host, variables in inventory.hostvars.items():
+        for name in (*_ARGUMENTS, *_CHECKING, *_PORTS, *_PROGRAMS, "ansible_ssh_args"):
+            if variables.get(name) is not None and (problem := weakness(name, variables[name])):
+                found.setdefault((name, *problem), []).append(host)
+    for (name, reason, fix), hosts in found.items():
+        place = f" ({spot})" if (spot := written(inventory.path, name)) else ""
+        raise ClusterctlError(f"{hostlist.fold(hosts)}: {name} {reason}{place}", fix=fix)
+
+
+def weakness(name: str, value: Any) -> tuple[str, str] | None:
+    """Return what is wrong with a connection variable's value, and the fix; None where it is fine."""
+    if name == "ansible_ssh_args":
+        return (
+            "takes the place of the options under which host keys are checked",
+            "write them as ansible_ssh_common_args, which adds to ours",
+        )
+    if name in _PROGRAMS:
+        return "lets another program make the connections", f"remove {name}; the ssh on PATH is used"
+    if name in _CHECKING:
+        if str(value).strip().lower() in ("no", "false", "off", "n", "f", "0", "0.0"):
+            return (
+                "switches the check of host keys off",
+                f"remove {name}; record the machine's key instead: ssh-keyscan HOST >> ~/.ssh/known_hosts, compared on "
+                "its console",
+            )
+        return None
+    if name in _PORTS:
+        return _port(value)
+    for option, setting in options_in(str(value)):
+        if option == "userknownhostsfile" and setting.split() in ([], ["none"], ["/dev/null"]):
+            return "forgets every host key", "name a file with the machines' keys, or leave UserKnownHostsFile out"
+        fine = _STRICT.get(option)
+        if fine is not None and setting.lower() not in fine:
+            return (
+                f"sets {option} to {setting[:40]!r}",
+                f"leave {option} out; it is {sorted(fine)[0]} for every machine",
+            )
+        if option in _LETTERS:
+            return f"hands {_LETTERS[option]} to the machines (-{option})", f"leave -{option} out"
+    return None
+
+
+def redirects(name: str) -> bool:
+    """Say whether a variable that ``-e`` sets would change where a connection goes, or how."""
+    return _REDIRECTS.fullmatch(name) is not None
+
+
+def options_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the options in ssh's arguments as name and value, names in lower case; letters (``A``) have no value."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return  # which the connection itself will refuse
+    waiting = iter(words)
+    for word in waiting:
+        if not word.startswith("-") or word == "--":
+            continue
+        for position, letter in enumerate(word[1:], start=2):
+            if letter not in _WITH_VALUE:
+                yield letter, ""
+                continue
+            value = word[position:] or next(waiting, "")
+            if letter == "o":
+                name, _, setting = re.sub(r"\s*=\s*|\s+", "=", value.strip(), count=1).partition("=")
+                yield name.lower(), setting.strip().strip('"')
+            break
+
+
+def _port(value: Any) -> tuple[str, str] | None:
+    if isinstance(value, str) and "{" in value:
+        return None
+    try:
+        fine = 1 <= whole(value) <= 65535
+    except ValueError:
+        fine = False
+    return None if fine else (f"is {str(value)[:40]!r}: it must be a port, 1 to 65535", "correct the port")
