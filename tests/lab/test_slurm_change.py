@@ -83,11 +83,15 @@ class Submitting(threading.Thread):
 
     def __init__(self, lab: labs.Lab) -> None:
         super().__init__()
-        self.lab, self.stop, self.accepted = lab, threading.Event(), []  # type: ignore[var-annotated]
+        self.lab, self.stop, self.refused = lab, threading.Event(), 0
+        self.accepted: list[int] = []
 
     def run(self) -> None:
         while not self.stop.wait(0.3):
-            self.accepted.append(submit(self.lab, "--hold"))
+            try:
+                self.accepted.append(submit(self.lab, "--hold"))
+            except AssertionError:
+                self.refused += 1
 
     def __enter__(self) -> Submitting:
         self.start()
@@ -118,6 +122,7 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     assert (container(lab), container(lab, "node1", "slurmd")) == before
     jobs = queued(lab)
     assert len(somebody.accepted) > 10
+    assert somebody.refused == 0
     assert sorted(set(somebody.accepted)) == somebody.accepted, "no number is given twice"
     assert set(somebody.accepted) <= set(jobs), "no job is lost"
     assert submit(lab, "--hold") > max(somebody.accepted)
