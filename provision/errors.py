@@ -1,4 +1,4 @@
-"""What can go wrong, said so that the operator can mend it."""
+"""What can go wrong, said so that the operator can fix it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 
 class ClusterctlError(Exception):
-    """Something the operator can mend, said together with how to mend it.
+    """Something the operator can fix, said together with how to fix it.
 
     Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
     """

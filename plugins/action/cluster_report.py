@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Put data into the run's report, from the controlling process: ``status`` is ``cluster_status`` of the result."""
+"""Put data into the run's report, from the control node: ``status`` is ``cluster_status`` of the result."""
 
 from __future__ import annotations
 

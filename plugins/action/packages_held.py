@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 #: By family: how to ask (a line "hold|- version name" for each package that is installed), what installs with which
 #: options, how a version is asked for, and what holds.
-_FAMILIES = {
+_FAMILIES: dict = {
     "Debian": {
         "ask": r"dpkg-query --show "
         r"--showformat='${db:Status-Want} ${db:Status-Status} ${Version} ${binary:Package}\n' %s"

@@ -35,7 +35,7 @@ DOCUMENTATION = """
 ssh.subprocess = bounded.module()
 
 
-class CallbackModule(callback_loader.get("awx_display", class_only=True)):
+class CallbackModule(callback_loader.get("awx_display", class_only=True)):  # type: ignore[misc] # found while running
     """Hands events over to the clusterctl process that started this one."""
 
     CALLBACK_NAME = "clusterctl_events"

@@ -46,6 +46,7 @@ def _run(command):
     except OSError:
         return None, ""
     end, chunks, why = time.monotonic() + seconds, [], ""
+    assert process.stdout is not None  # noqa: S101 - it was asked for
     with process.stdout as stream:
         while not why:
             if not select.select([stream], [], [], max(0, end - time.monotonic()))[0]:
@@ -74,7 +75,7 @@ def _run(command):
 
 def texts(root, paths):
     """Return the content of small files of ours; None for one that is not there."""
-    found = {}
+    found: dict = {}
     for path in paths:
         try:
             found[path] = Path(root, path.lstrip("/")).read_text(encoding="utf-8", errors="replace")

@@ -49,7 +49,7 @@ def secure_boot(root):
 
 def modules(root, releases, run):
     """Return for each kernel release its nvidia module: version, license, signer; None where modinfo cannot say."""
-    found = {}
+    found: dict = {}
     for release in releases:
         name = _module_name(root, release)
         if not name:

@@ -35,7 +35,7 @@ def listed(root, path):
 
 def numbers(text):
     """Return the numbers of a kernel list such as ``0-3,8``."""
-    found = []
+    found: list = []
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
         found.extend(range(int(low), int(high or low) + 1))

@@ -26,7 +26,7 @@ _ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "E
 
 def on_bus(root):
     """Return the PCI addresses of RDMA adapters, GPUs and bridges, whether or not a driver runs them."""
-    found = {"adapters": [], "gpus": [], "bridges": []}
+    found: dict = {"adapters": [], "gpus": [], "bridges": []}
     for address in listed(root, _BUS):
         vendor, kind = read(root, f"{_BUS}/{address}/vendor"), read(root, f"{_BUS}/{address}/class")
         if kind[:6] in _FABRICS or (vendor == _MELLANOX and kind.startswith(_NETWORK)):
@@ -57,7 +57,7 @@ def acs(root, bus):
     ``set`` are the bits by lspci's names; ``unread`` bridges could not be asked (only root reads that far).
     """
     ends = bus["gpus"] + bus["adapters"]
-    above = set()
+    above: set = set()
     for end in ends:
         above.update(part for part in Path(root, _BUS, end).resolve().parts if part in bus["bridges"])
     found, unread = [], []

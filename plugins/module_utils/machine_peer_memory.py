@@ -104,7 +104,7 @@ def changed(root, path):
 
 def mentions(root):
     """Return the files that load a module at boot or give it options, by module."""
-    found = {}
+    found: dict = {}
     for directory in ("etc/modules-load.d", "etc/modprobe.d", "usr/lib/modules-load.d", "lib/modules-load.d"):
         for name in listed(root, directory):
             for line in read(root, f"{directory}/{name}").splitlines():

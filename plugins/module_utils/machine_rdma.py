@@ -171,7 +171,7 @@ def port_count(root="/", contained=False):
 def collect(root="/", run=None, login_user="", packages=(), contained=False):
     """Return everything above as one mapping of plain values; most of it only where there is an adapter."""
     run = run or _run
-    none = {"adapters": [], "gpus": [], "bridges": []}
+    none: dict = {"adapters": [], "gpus": [], "bridges": []}
     bus, running = (none, []) if foreign(root, contained) else (machine_pci.on_bus(root), devices(root))
     found = {
         "devices": running,

@@ -83,7 +83,7 @@ _OPTIONS = (
 def can_raise_limits(status):
     """Tell from /proc/1/status whether anything on this machine may have CAP_SYS_RESOURCE."""
     found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
-    return bool(found) and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
+    return found is not None and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
 
 
 #: The first release of the engine that knows devices by name: Docker's release notes.

@@ -16,7 +16,7 @@ module: machine_facts
 short_description: Report a machine's hardware in Slurm's terms and the state it is in
 description:
   - Reads only. One call replaces a dozen tasks, because every task costs a connection.
-  - Its action also measures how far the machine's clock is from the controlling computer's.
+  - Its action also measures how far the machine's clock is from the control node's.
 options:
   gather:
     description:
@@ -88,7 +88,7 @@ def main():
     )
     given = dict(module.params)
     gather, root = given.pop("gather"), given.pop("root")
-    machine = {"python": platform.python_version()}
+    machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
         machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root, contained)}

@@ -87,7 +87,7 @@ class Controller:
                 msg=f"slurmctld does not say what runs on {', '.join(names)}: {problem.strip()[-300:]}. "
                 "Fix: clusterctl provision slurm; or, if nothing can be running, set nvidia_driver_jobs_allowed"
             )
-        return {entry["name"]: entry for entry in entries if entry.get("name") in names}
+        return {entry["name"]: entry for entry in entries or () if entry.get("name") in names}
 
     def jobs(self, names):
         """Return the jobs that hold any of the nodes."""

@@ -29,7 +29,7 @@ class Terminated(BaseException):
 
 
 class Door(click.Group):
-    """Show what a user can mend as a problem and its fix; anything else is a bug, and its traceback goes to a file."""
+    """Show what a user can fix as a problem and its fix; anything else is a bug, and its traceback goes to a file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which one needs them."""

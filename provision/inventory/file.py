@@ -96,5 +96,5 @@ def _require_text(path: Path) -> None:
 
 def _unreadable(path: Path, error: OSError) -> ClusterctlError:
     return ClusterctlError(
-        f"inventory {path} cannot be read: {error.strerror}", fix=f"ls -ld {path}, then mend its owner or mode"
+        f"inventory {path} cannot be read: {error.strerror}", fix=f"ls -ld {path}, then correct its owner or mode"
     )

@@ -206,4 +206,4 @@ def _reason(told: str) -> str:
 def _mend(told: str) -> str:
     if "vault" in told:
         return "give the password: --vault-password-file FILE, or --ask-vault-pass"
-    return "mend that line, then run 'clusterctl check' again"
+    return "correct that line, then run 'clusterctl check' again"

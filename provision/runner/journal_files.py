@@ -113,7 +113,7 @@ def _require_private(path: Path) -> None:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into what the operator can mend."""
+    """Turn what the operating system refuses into what the operator can fix."""
     try:
         yield
     except OSError as error:

@@ -32,12 +32,12 @@ def bad(document: dict[str, Any]) -> dict[str, set[str]]:
 
 
 @contextmanager
-def broken(lab: labs.Lab, machine: str, how: str, mend: str) -> Iterator[None]:
+def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]:
     lab.root(machine, how)
     try:
         yield
     finally:
-        lab.root(machine, mend)
+        lab.root(machine, repair)
 
 
 @pytest.mark.proves("provision")

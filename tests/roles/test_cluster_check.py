@@ -60,7 +60,7 @@ def one(**arguments: Any) -> list[dict[str, Any]]:
 def test_equal_is_a_pass_and_carries_no_cause(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
 
-    code, text = play(tmp_path, one(observed="0400", expected="0400", cause="wrong", fix="mend"), out=str(out))
+    code, text = play(tmp_path, one(observed="0400", expected="0400", cause="wrong", fix="repair"), out=str(out))
 
     assert code == 0, text
     (check,) = json.loads(out.read_text())

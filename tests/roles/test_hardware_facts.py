@@ -69,7 +69,7 @@ def test_undeclared_hardware_is_recorded_once_and_then_is_inventory(inventory: P
     assert seen["cpus"] == DataLoader().load_from_file(str(recorded))["node_cpus"] > 0
 
 
-def test_a_rehearsal_records_nothing_and_still_knows_the_values(inventory: Path) -> None:
+def test_check_mode_records_nothing_and_still_knows_the_values(inventory: Path) -> None:
     done = discover(inventory, "--check", "--diff")
 
     assert changed(done, RECORD)

@@ -103,7 +103,7 @@ def test_the_role_writes_the_very_bytes_that_render_prints_and_the_second_run_ch
     assert (again, changed(told)) == (0, 0)
 
 
-def test_a_rehearsal_on_clean_machines_works_shows_changes_and_writes_nothing(site: Site) -> None:
+def test_check_mode_on_clean_machines_works_shows_changes_and_writes_nothing(site: Site) -> None:
     status, told = site.play("--check")
 
     assert status == 0

@@ -87,8 +87,8 @@ def test_the_file_is_readable_for_all_again_whatever_it_was_before(tmp_path: Pat
 
     assert run_module(module, arguments)["changed"]
     path.chmod(0o640)
-    rehearsal = run_module(module, {**arguments, "_ansible_check_mode": True})
-    assert (rehearsal["changed"], stat.S_IMODE(path.stat().st_mode)) == (True, 0o640)
+    checked = run_module(module, {**arguments, "_ansible_check_mode": True})
+    assert (checked["changed"], stat.S_IMODE(path.stat().st_mode)) == (True, 0o640)
     assert run_module(module, arguments)["changed"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert not run_module(module, arguments)["changed"]

@@ -310,7 +310,7 @@ def test_without_slurms_image_there_is_nothing_to_unpack_others_with() -> None:
     assert vm.images({}) == []
 
 
-def test_a_rehearsal_starts_nothing(home: Home) -> None:
+def test_check_mode_starts_nothing(home: Home) -> None:
     assert home.settle(home.wanted("head"), check_mode=True) == ([], ["head"])
     assert home.running() == []
 

@@ -140,7 +140,7 @@ def test_a_node_that_slurm_does_not_know_has_no_jobs() -> None:
     assert drain(machine) == ({"known": [], "drained": [], "jobs": [], "changed": False}, False)
 
 
-def test_a_rehearsal_changes_nothing() -> None:
+def test_check_mode_changes_nothing() -> None:
     machine = Slurm("IDLE")
     machine.check_mode = True
 

@@ -36,13 +36,13 @@ def failing(checks: dict[str, Check]) -> list[str]:
 
 
 @contextmanager
-def broken(lab: vms.VmLab, machine: str, breaking: str, mending: str) -> Iterator[None]:
-    """Break something on a machine, and mend it again."""
+def broken(lab: vms.VmLab, machine: str, breaking: str, repairing: str) -> Iterator[None]:
+    """Break something on a machine, and repair it again."""
     try:
         lab.root(machine, breaking)
         yield
     finally:
-        lab.root(machine, mending)
+        lab.root(machine, repairing)
 
 
 @pytest.mark.proves("rdma_soft")

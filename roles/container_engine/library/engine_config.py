@@ -61,7 +61,7 @@ def how_cdi(version):
 def can_raise_limits(status):
     """Tell from /proc/1/status whether anything on this machine may have CAP_SYS_RESOURCE."""
     found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
-    return bool(found) and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
+    return found is not None and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
 
 
 def merged(options, site, cdi, memlock):

@@ -43,7 +43,7 @@ options:
 """
 
 RETURN = """
-reference: {type: str, returned: always, description: The image by digest; empty where a rehearsal would build it.}
+reference: {type: str, returned: always, description: The image by digest; empty where check mode would build it.}
 """
 
 
@@ -150,7 +150,7 @@ class Image:
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
         load = subprocess.run(["docker", "import", "-", name], stdin=make.stdout, capture_output=True)
-        told = make.stderr.read()
+        told = make.stderr.read() if make.stderr else b""
         self._log(told + load.stdout + load.stderr)
         if make.wait() or load.returncode:
             subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True)
@@ -230,7 +230,7 @@ def main():
         try:
             digest = image.known() if image.record.exists() else None
         except image_registry.RegistryError:
-            # The cache is kept from an earlier cluster; a rehearsal on a clean controller has started no registry.
+            # The cache is kept from an earlier cluster; in check mode a clean controller has started no registry.
             if not module.check_mode:
                 raise
             digest = None

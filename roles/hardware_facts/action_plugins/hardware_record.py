@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write undeclared hardware beside the inventory. Runs in the controlling process: recording costs no connection.
+"""Write undeclared hardware beside the inventory. Runs in the control node: recording costs no connection.
 
 ``found`` and ``declared`` are mappings as provision.model.discovered takes them; ``directory`` is the ``host_vars``
 directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and
@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args = self._task.args
         host = str(task_vars["inventory_hostname"])
-        found, declared = dict(args["found"]), dict(args["declared"])
+        found, declared = args["found"], dict(args["declared"])
         discovered = read(found, declared)
         bad = hardware_file.impossible(host, discovered.refused)
         values = discovered.values

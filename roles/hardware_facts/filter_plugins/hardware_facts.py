@@ -9,7 +9,7 @@ from provision.judge import hardware
 
 def hardware_facts_checks(found, declared, simulated):
     """Return the checks of declared hardware against the machine's, as the action cluster_check takes them."""
-    checks = hardware.checks(dict(found), dict(declared), simulated=bool(simulated))
+    checks = hardware.checks(found, dict(declared), simulated=bool(simulated))
     return [check.as_dict() for check in checks]
 
 

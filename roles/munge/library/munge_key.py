@@ -111,13 +111,13 @@ def make(module, path, mode):
 
 
 def tell(module, path, mode):
-    """Answer with the key's fingerprint; with an empty one where a rehearsal found no key."""
+    """Answer with the key's fingerprint; with an empty one where check mode found no key."""
     salt, key = module.params["salt"] or secrets.token_hex(16), read(path)
     return {"changed": False, "salt": salt, "fingerprint": fingerprint(key, salt) if key else ""}
 
 
 def request(module, path, mode):
-    """Compare the key, mend its owner and mode, and ask for the right one where it differs."""
+    """Compare the key, repair its owner and mode, and ask for the right one where it differs."""
     key, wanted = read(path), module.params["fingerprint"]
     if not wanted and not module.check_mode:
         raise KeyProblemError("the controller has no key; provision it first: clusterctl provision munge")

@@ -69,7 +69,7 @@ def of_this_machine(path, salt):
         owner = f"{name_of(pwd.getpwuid, found.st_uid)}:{name_of(grp.getgrgid, found.st_gid)}"
         key = {"mode": f"{stat.S_IMODE(found.st_mode):04o}", "owner": owner, "fingerprint": digest}
     except OSError as error:
-        key = {"absent": error.strerror}
+        key = {"absent": str(error.strerror)}
     text, made = run(["munge", "--no-input"], user=pwd.getpwnam("nobody"))
     return {"key": key, "credential": text if made else "", "error": "" if made else text}
 

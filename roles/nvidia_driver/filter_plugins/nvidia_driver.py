@@ -22,8 +22,15 @@ def nvidia_driver_exactly(plan):
 def _plan(values):
     """Return what was made plain for Ansible as the plan that it was, in what names packages."""
     steps = tuple(tuple(str(name) for name in step) for step in values["install"])
-    texts = {key: str(values[key]) for key in ("version", "family", "repository", "fabric_manager")}
-    return Plan(branch=int(values["branch"]), install=steps, fabric=tuple(map(str, values["fabric"])), **texts)
+    return Plan(
+        branch=int(values["branch"]),
+        install=steps,
+        fabric=tuple(map(str, values["fabric"])),
+        version=str(values["version"]),
+        family=str(values["family"]),
+        repository=str(values["repository"]),
+        fabric_manager=str(values["fabric_manager"]),
+    )
 
 
 def nvidia_driver_unheld(gpu, kernels):
