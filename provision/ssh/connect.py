@@ -47,7 +47,6 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 #: How paramiko and sockets report that the other side went away or spoke nonsense.
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 
-
 _Result = TypeVar("_Result")
 
 
@@ -271,9 +270,11 @@ class Connection:
         received = b""
         try:
             channel = self.transport.open_session(timeout=deadline.left())
+            self._open.append(channel)
             channel.settimeout(deadline.left())
             channel.set_combine_stderr(True)
-            channel.exec_command(command)
+            # paramiko waits without an end for a server that does not say whether it runs the command
+            within(deadline, lambda: channel.exec_command(command))
             if secret is not None:
                 channel.sendall(secret.encode() + b"\n")
             channel.shutdown_write()

@@ -1,31 +1,41 @@
 """Reach machines before Ansible does: which step fails, on which machine, and what to do about it.
 
-All machines in parallel, each with a deadline of its own, with strict host keys. See ``ssh_target`` for what is asked
-of OpenSSH's configuration, ``ssh_connect`` for the steps of a connection, ``ssh_session`` for what is asked after it.
+All machines in parallel, each with a deadline of its own, with strict host keys. See ``target`` for what is asked of
+OpenSSH's configuration, ``connect`` for the steps of a connection, ``session`` for what is asked after it.
 """
 
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from provision.model.checks import Check, Verdict
-from provision.ssh.connect import Connection, Stopped, mark
+from provision.model.text import one_line
+from provision.ssh.connect import Connection, Deadline, Stopped, mark
 from provision.ssh.findings import Finding
 from provision.ssh.session import (
     answers,
     judge_session,
     probe_script,
+    quoted,
     root_command,
     sweep_script,
+    wants_password,
 )
 from provision.ssh.target import Target
 
 __all__ = ["UNREACHABLE", "Target", "probe", "sweep"]
 
 _Result = TypeVar("_Result")
+
+#: How many processes a machine says that it has ended.
+_COUNT = re.compile(r"[0-9]{1,7}")
+
+#: Characters of one text of a check.
+_MOST_TEXT = 1000
 
 #: Checks which say that Ansible could not log in either; those of ``access.python`` and ``access.sudo`` could.
 UNREACHABLE = frozenset({"access.name", "access.route", "access.port", "access.host_key", "access.login"})
@@ -38,7 +48,7 @@ def probe(
 
     Its id names the step that failed (``access.name``, ``.route``, ``.port``, ``.host_key``, ``.login``, ``.python``,
     ``.sudo``), or is ``access.ready``. ``timeout`` is in seconds, once for reaching a machine and once for asking it. A
-    sudo password is tried once per machine.
+    sudo password is tried once per machine, and only where sudo asked for one.
     """
 
     def one(target: Target) -> Check:
@@ -50,7 +60,7 @@ def probe(
                 target.name,
                 Verdict.UNKNOWN,
                 cause="the probe itself failed",
-                observed=f"{type(error).__name__}: {error}",
+                observed=one_line(f"{type(error).__name__}: {error}", _MOST_TEXT),
                 expected="an answer",
                 fix=f"try it: ssh -v {target.address}",
             )
@@ -75,15 +85,22 @@ def sweep(
         if target.skip:
             return None
         word, secret = mark(), target.become_password or become_password
-        command = sweep_script(word, run_id)
+        script = sweep_script(word, run_id)
         try:
             with Connection(target, timeout=timeout) as connection:
-                if connection.route.user != "root" and target.become:
-                    command = root_command(target, command, password=secret is not None)
-                told = answers(connection.run(command, secret=secret, timeout=timeout), word)
+                left = Deadline(timeout)
+                command = script
+                as_root = connection.route.user != "root" and target.become
+                if as_root:
+                    command = root_command(target, script, password=False)
+                told = answers(connection.run(command, timeout=left.left()), word)
+                if as_root and secret is not None and not told:
+                    command = root_command(target, script, password=True)
+                    told = answers(connection.run(command, secret=secret, timeout=left.left()), word)
         except Exception:
             return None
-        return int(told["killed"]) if told.get("left") == "0" and told.get("killed", "").isdigit() else None
+        killed = told.get("killed", "")
+        return int(killed) if told.get("left") == "0" and _COUNT.fullmatch(killed) else None
 
     wanted = list(targets)
     ended = zip(wanted, _in_parallel(one, wanted, workers=64), strict=True)
@@ -93,20 +110,30 @@ def sweep(
 def _probe(target: Target, *, become_password: str | None, timeout: float) -> Check:
     if target.skip:
         return Check("access.ready", target.name, Verdict.SKIP, source=target.skip)
-    word, password = mark(), become_password is not None
+    secret: str | None = None
     try:
         with Connection(target, timeout=timeout) as connection:
-            command = probe_script(target, word, password=password)
-            secret = become_password if password else None
-            printed = connection.run(command, secret=secret, timeout=timeout)
+            left = Deadline(timeout)
+            printed, told = _ask(connection, None, left)
+            if become_password is not None and wants_password(told):
+                secret = become_password
+                printed, told = _ask(connection, secret, left)
             place = f"{connection.route.user}@{connection.route.place}"
     except Stopped as stopped:
         return _check(target, stopped.finding)
-    told = answers(printed, word)
-    finding = judge_session(target, told, password=password, printed=" ".join(printed.split()))
+    finding = judge_session(target, told, secret=secret, printed=printed)
     if finding is not None:
         return _check(target, finding)
-    return Check("access.ready", target.name, Verdict.PASS, observed=f"{place}, Python {told['python']}")
+    ready = f"{place}, Python {quoted(told['python'], secret)}"
+    return Check("access.ready", target.name, Verdict.PASS, observed=one_line(ready, _MOST_TEXT))
+
+
+def _ask(connection: Connection, secret: str | None, left: Deadline) -> tuple[str, dict[str, str]]:
+    """Run the probe's script; return all that was printed, and what of it answers us."""
+    word = mark()
+    command = probe_script(connection.target, word, password=secret is not None)
+    printed = connection.run(command, secret=secret, timeout=left.left())
+    return printed, answers(printed, word)
 
 
 def _check(target: Target, finding: Finding) -> Check:
@@ -114,10 +141,11 @@ def _check(target: Target, finding: Finding) -> Check:
         f"access.{finding.step}",
         target.name,
         Verdict(finding.verdict),
-        observed=finding.observed,
+        # Greetings, errors and keys are the machine's words, or those of a proxy before it.
+        observed=one_line(finding.observed, _MOST_TEXT),
         expected=finding.expected,
         source=finding.source,
-        cause=finding.cause,
+        cause=one_line(finding.cause, _MOST_TEXT),
         fix=finding.fix,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from provision.model.text import clean
 from provision.ssh.findings import Finding, left_out
 from provision.ssh.target import Target
 
@@ -16,6 +17,12 @@ _PYTHONS = (*(f"python3.{minor}" for minor in range(13, 7, -1)), "/usr/bin/pytho
 
 #: The oldest Python that ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
+
+#: What an honest machine says of its Python: version and path.
+_PYTHON = re.compile(r"([0-9]{1,3})\.([0-9]{1,3}) (.+)")
+
+#: Characters of what a machine printed that a finding quotes.
+_QUOTED = 300
 
 #: Run identifiers go into a shell script, so they are refused rather than quoted.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -61,12 +68,35 @@ def answers(output: str, mark: str) -> dict[str, str]:
     return found
 
 
-def judge_session(target: Target, told: dict[str, str], *, password: bool, printed: str = "") -> Finding | None:
-    """Judge what the probe's script reported; None when the machine is ready for Ansible."""
+def wants_password(told: dict[str, str]) -> bool:
+    """Tell whether sudo asked for a password; a machine that does not say so is not sent one."""
+    return any(words in told.get("sudo", "").lower() for words in ("password is required", "password was provided"))
+
+
+def quoted(words: str, secret: str | None) -> str:
+    """Return what a machine printed as one short line for people, with ``secret`` blanked out.
+
+    Also where something stands between its letters: ends of lines, colours, characters without width.
+    """
+    text = " ".join(clean(words, limit=len(words)).split())
+    letters = [re.escape(letter) for letter in clean(secret or "") if not letter.isspace()]
+    if letters:
+        text = re.sub(r"[\W_]*?".join(letters), "***", text)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+
+
+def judge_session(
+    target: Target, told: dict[str, str], *, secret: str | None = None, printed: str = ""
+) -> Finding | None:
+    """Judge what the probe's script reported; None when the machine is ready for Ansible.
+
+    ``secret`` is the password that was sent, None where none was. Nothing that the finding quotes holds it.
+    """
     if "uid" not in told:
+        said = quoted(printed, secret)
         return Finding(
             "login",
-            f"the account runs no command: {printed[:200]}" if printed else "the account runs no command",
+            f"the account runs no command: {said}" if said else "the account runs no command",
             "a shell for this user",
             "the login shell or a forced command ends the session",
             f"give the user a shell on {target.name}: sudo usermod -s /bin/bash USER",
@@ -82,11 +112,14 @@ def judge_session(target: Target, told: dict[str, str], *, password: bool, print
             "Ansible's modules need Python on the machine" if not target.python else "ansible_python_interpreter",
             f"on {target.name}: sudo apt-get install -y python3, or set ansible_python_interpreter",
         )
-    version, _, path = told["python"].partition(" ")
-    if tuple(int(part) for part in version.split(".")) < OLDEST_PYTHON:
+    python = _PYTHON.fullmatch(told["python"])
+    if python is None:
+        said = quoted(told["python"], secret)
+        return _silent(target, "python", f"the machine does not say which Python it has, but: {said}")
+    if (int(python[1]), int(python[2])) < OLDEST_PYTHON:
         return Finding(
             "python",
-            f"Python {version} ({path})",
+            f"Python {python[1]}.{python[2]} ({quoted(python[3], secret)})",
             f"Python {_dotted(OLDEST_PYTHON)} or newer",
             "ansible-core 2.19 does not support this Python",
             "install a newer Python or operating system",
@@ -101,18 +134,18 @@ def judge_session(target: Target, told: dict[str, str], *, password: bool, print
     if "sudo" not in told:
         return _silent(target, "sudo", "sudo did not answer")
     status, _, words = told["sudo"].partition(" ")
-    return None if status == "0" else _refused(target, words, password=password)
+    return None if status == "0" else _refused(target, words, secret)
 
 
-def _refused(target: Target, words: str, *, password: bool) -> Finding:
-    said = words or "sudo said nothing"
+def _refused(target: Target, words: str, secret: str | None) -> Finding:
+    said = quoted(words, secret) or "sudo said nothing"
     lower = words.lower()
     if "not found" in lower:
         cause, fix = "sudo is not installed", f"on {target.name} as root: apt-get install -y sudo"
     elif "not in the sudoers" in lower or "not allowed" in lower or "may not run" in lower:
         cause = "the user may not become root"
         fix = f"on {target.name} as root: adduser USER sudo, or add a sudoers rule"
-    elif password and ("incorrect password" in lower or "try again" in lower):
+    elif secret is not None and ("incorrect password" in lower or "try again" in lower):
         cause = "the sudo password is wrong; one attempt was made on this host, no more will be"
         fix = "run again with -K and the right password"
     elif "a password is required" in lower or "no password was provided" in lower:

@@ -13,8 +13,8 @@ from provision.ssh.target import Target, settle
 NODE = Target("node1", "10.0.18.11")
 
 
-def judged(told: dict[str, str], *, target: Target = NODE, password: bool = False) -> tuple[str, str, str] | None:
-    finding = judge_session(target, told, password=password)
+def judged(told: dict[str, str], *, target: Target = NODE, secret: str | None = None) -> tuple[str, str, str] | None:
+    finding = judge_session(target, told, secret=secret)
     return None if finding is None else (finding.step, finding.verdict, finding.cause)
 
 
@@ -47,7 +47,7 @@ def test_a_python_that_ansible_cannot_use_is_named(version: str) -> None:
     ],
 )
 def test_why_sudo_refused_is_told(words: str, password: bool, cause: str) -> None:
-    result = judged(told(sudo=words), password=password)
+    result = judged(told(sudo=words), secret="hunter2" if password else None)
 
     assert result is not None
     assert result[:2] == ("sudo", "fail")
@@ -58,14 +58,14 @@ def test_a_sudo_that_never_answers_is_told_apart_from_one_that_refuses() -> None
     answer = told()
     del answer["sudo"]
 
-    finding = judge_session(NODE, answer, password=False)
+    finding = judge_session(NODE, answer)
 
     assert finding is not None
     assert "did not answer" in finding.observed
 
 
 def test_another_way_to_root_is_skipped_with_the_reason() -> None:
-    finding = judge_session(Target("node1", "node1", become_method="su"), told(), password=False)
+    finding = judge_session(Target("node1", "node1", become_method="su"), told())
 
     assert finding is not None
     assert (finding.verdict, "su" in finding.source) == ("skip", True)
@@ -151,3 +151,48 @@ def test_a_name_that_looks_like_an_option_is_a_name(tmp_path: Path) -> None:
 
     assert route is None or not route.proxy
     assert not marker.exists()
+
+
+SECRET = "hunter2"
+
+#: What a machine may print beside an answer, or instead of one; SECRET is what it was sent.
+HOSTILE = {
+    "echo": "hunter2\n",
+    "pieces": "hun\rter2 h\nu\nn\nt\ne\nr\n2",
+    "colours": "h\x1b[31mu\x1b[0mnter2 \x1b]0;title\x07\x1b[2J",
+    "no width": "hu\u200bnt\u2060er2\u202e",
+    "marks": "h-u-n-t-e-r-2 h.u.n.t.e.r.2",
+    "binary": bytes(range(256)).decode(errors="replace") + "\ud800hunter2",
+    "long": "hunter2 " * 100_000,
+    "no newline": "password: hunter2",
+    "prompt": "[sudo] password for admin: hunter2\nSorry, try again.\n[sudo] password for admin: ",
+    "template": "{{ lookup('pipe', 'id') }} {% raw %} %(x)s {0.__class__} hunter2",
+}
+
+
+@pytest.mark.parametrize("printed", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    "answer",
+    [{}, told(sudo="1 WORDS"), told(python="2.7 WORDS"), told(python="WORDS")],
+    ids=lambda told: str(len(told)),
+)
+def test_what_a_machine_prints_is_quoted_short_plain_and_without_the_password(
+    answer: dict[str, str], printed: str
+) -> None:
+    words = {word: rest.replace("WORDS", printed) for word, rest in answer.items()}
+
+    finding = judge_session(NODE, words, secret=SECRET, printed=printed)
+
+    assert finding is not None
+    letters = "".join(filter(str.isalnum, finding.observed))
+    assert SECRET not in letters
+    assert finding.observed.isprintable()
+    assert len(finding.observed) < 500
+
+
+@pytest.mark.parametrize("version", ["9" * 5000 + ".1 x", "3.\u00b2 x", "3", "", "x.y z", "-3.11 python3"])
+def test_a_version_of_python_that_is_none_is_no_crash(version: str) -> None:
+    finding = judge_session(NODE, told(python=version))
+
+    assert finding is not None
+    assert finding.step == "python"
