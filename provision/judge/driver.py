@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from provision.judge.driver_modules import AGAIN, modules, secure_boot
@@ -17,7 +18,7 @@ _ASKED = ("settings", "system", "branch", "version", "source", "cuda", "branches
 _THERE = ("loaded", "module", "packages", "hold", "files", "lock", "fabric_manager", "nouveau", "gpus")
 SUBJECT = Subject("nvidia_driver", names=(*_ASKED, *_THERE), fix="clusterctl provision gpu")
 #: What is judged before a driver is changed, and only then.
-BEFORE = Subject("nvidia_driver", names=("processes",))
+BEFORE = Subject("nvidia_driver", names=("processes",), before=True)
 #: Processes that are shown.
 _SHOWN = 10
 
@@ -54,8 +55,8 @@ def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def preflight(machine: Mapping[str, Any], planned: Plan, wants: Mapping[str, Any]) -> list[Check]:
-    """Return what would keep a machine's driver from being changed, before anything is."""
-    refusals = [check for check in refused(planned) if check.verdict is Verdict.FAIL]
+    """Return what keeps a machine's driver from being changed, before anything is."""
+    refusals = [replace(check, before=True) for check in refused(planned) if check.verdict is Verdict.FAIL]
     return [*refusals, *in_the_way(machine["gpu"], planned, wants)]
 
 

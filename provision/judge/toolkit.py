@@ -11,7 +11,7 @@ from provision.nvidia.cuda_toolkit import Plan, intruders, simulated
 
 SUBJECT = Subject("cuda_toolkit", names=("versions", "toolkit", "default"), fix="clusterctl provision gpu")
 #: What is judged before anything is installed, and only then.
-BEFORE = Subject("cuda_toolkit", names=("packages", "driver_untouched"))
+BEFORE = Subject("cuda_toolkit", names=("packages", "driver_untouched"), before=True)
 
 _SOURCE = "cuda_toolkit_versions and cuda_toolkit_installers"
 _MAX_ANSWER = 1_000_000

@@ -32,7 +32,8 @@ class Check:
 
     ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from; ``cause``
     and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real; ``unproven``
-    marks a skip that leaves open what should be proven, against one that does not apply here.
+    marks a skip that leaves open what should be proven, against one that does not apply here. ``before`` is true for
+    what is judged before anything is changed: where it fails, the run is refused.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Check:
     fix: str = ""
     simulated: bool = False
     unproven: bool = False
+    before: bool = False
 
     @property
     def ok(self) -> bool:
@@ -55,6 +57,8 @@ class Check:
     def as_dict(self) -> dict[str, Any]:
         """Return the check as plain JSON types, keys as in the documents that commands print."""
         plain = asdict(self)
+        if not self.before:
+            del plain["before"]
         plain["verdict"] = str(self.verdict)
         plain["level"] = str(self.level)
         return plain
@@ -65,13 +69,14 @@ class Subject:
     """What is judged together: the only builder of checks.
 
     ``names`` are all checks that the subject ever gives, so that one which is missing can be missed; ``fix`` is what is
-    done about most of them.
+    done about most of them. ``before``: they are judged before anything is changed.
     """
 
     name: str
     names: tuple[str, ...]
     fix: str = ""
     level: Level = Level.HOST
+    before: bool = False
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -114,6 +119,7 @@ class Subject:
             fix="" if silent else self.fix if fix is None else fix,
             simulated=simulated,
             unproven=unproven and word is Verdict.SKIP,
+            before=self.before,
         )
 
     def skip(self, name: str, why: str, *, host: str = "", unproven: bool = False) -> Check:
@@ -148,6 +154,7 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
         level=Level(data.get("level", Level.HOST)),
         simulated=bool(data.get("simulated", False)),
         unproven=bool(data.get("unproven", False)),
+        before=bool(data.get("before", False)),
         **texts,
     )
 

@@ -288,6 +288,32 @@ def test_a_refusal_by_preflight_is_its_own_exit_code_only_while_nothing_has_chan
     assert exit_code("provision", went_on) is ExitCode.MACHINE_FAILED
 
 
+GPU = [("gpu", "G")]
+HELD = check("fail", id="nvidia_driver.processes", before=True)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([judged("n1", HELD, kind="failed")], ExitCode.PREFLIGHT_REFUSED),
+        ([judged("n1", HELD, kind="failed"), result("n2")], ExitCode.PREFLIGHT_REFUSED),
+        ([judged("n1", HELD, kind="failed"), result("n2", res={"changed": True})], ExitCode.MACHINE_FAILED),
+        ([judged("n1", HELD, kind="failed"), judged("n2", check("fail"), kind="failed")], ExitCode.MACHINE_FAILED),
+        ([judged("n1", HELD, check("fail"), kind="failed")], ExitCode.MACHINE_FAILED),
+        ([judged("n1", HELD, kind="failed"), result("n2", kind="failed", res={"msg": "x"})], ExitCode.MACHINE_FAILED),
+        # A module's word is a machine's: it refuses nothing.
+        ([result("n1", kind="failed", res={"msg": "x", "cluster_checks": [HELD]})], ExitCode.MACHINE_FAILED),
+    ],
+)
+def test_a_stage_that_refuses_before_anything_has_changed_ends_as_preflight_does(
+    events: list[dict[str, Any]], expected: ExitCode
+) -> None:
+    counts = {event["event_data"]["host"]: 1 for event in events if event["event"] == "runner_on_failed"}
+    report = folded(play("G"), *events, stats(failures=counts), plays=GPU, rc=2)
+
+    assert exit_code("provision", report) is expected
+
+
 def test_a_playbook_of_ours_that_does_not_parse_is_a_bug_and_a_file_of_the_operator_is_not() -> None:
     error = {"event": "error", "stdout": "[ERROR]: YAML parsing failed"}
     ours = folded(error, {"event": "error", "stdout": "Origin: /opt/clusterctl/playbooks/munge.yml:4:1"}, rc=4)

@@ -44,7 +44,8 @@ class ActionModule(ActionBase):
         if self._task.args["purpose"] == "preflight":
             checks = verify_driver.preflight(machine, plan, wants)
         elif self._task.args["purpose"] == "plan" and (plan.refusals or plan.pending):
-            checks = [*verify_driver.refused(plan), *verify_driver.in_the_way(machine["gpu"], plan, wants)]
+            warnings = [check for check in verify_driver.refused(plan) if check.ok]
+            checks = [*warnings, *verify_driver.preflight(machine, plan, wants)]
         else:
             checks = verify_driver.checks(machine, wants)
         result.update(self._judged(checks, task_vars))
