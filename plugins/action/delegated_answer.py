@@ -3,13 +3,20 @@
 """Ask the machine that the task is delegated to; that it cannot be reached is an answer: ``unreached`` says why.
 
 Ansible takes a delegated task that reaches nobody for a failure of the machine that it was about, and with ``run_once``
-takes every machine out of the play. What a verification asks the controller for must cost the nodes neither.
+takes every machine out of the play; so does one that is out of time, before ``failed_when`` is looked at. What a
+verification asks the controller for must cost the nodes neither. A machine that was silent is not asked again in the
+same run: each question would wait as long as the first.
 """
 
 from __future__ import annotations
 
+from ansible._internal._errors._task_timeout import TaskTimeoutError  # there is no public name for it
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+
+
+#: The fact of the machines that ask: who was silent in this run, and why.
+_FACT = "cluster_unreached"
 
 
 class ActionModule(ActionBase):
@@ -20,8 +27,17 @@ class ActionModule(ActionBase):
         args = self._task.args
         if set(args) - {"module", "options"} or "module" not in args:
             raise AnsibleActionFail("delegated_answer takes a module and its options")
+        asked = str(self._task.delegate_to or "")
+        known = dict((task_vars.get("ansible_facts") or {}).get(_FACT) or {})
+        if asked in known:
+            return {**result, "unreached": known[asked]}
         try:
-            answer = self._execute_module(args["module"], dict(args.get("options") or {}), task_vars=task_vars)
+            return {
+                **result,
+                **self._execute_module(args["module"], dict(args.get("options") or {}), task_vars=task_vars),
+            }
         except AnsibleConnectionFailure as error:
-            answer = {"unreached": str(error)}
-        return {**result, **answer}
+            why = str(error)
+        except TaskTimeoutError as error:
+            why = f"it did not answer within {error.timeout} s"
+        return {**result, "unreached": why, "ansible_facts": {_FACT: {**known, asked: why}}}

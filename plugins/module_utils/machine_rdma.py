@@ -124,7 +124,8 @@ def memlock(root):
     """
     found = {}
     for pid in filter(str.isdigit, listed(root, "proc")):
-        name = {"slurmd": "slurmd", "containerd": "containers"}.get(read(root, f"proc/{pid}/comm"))
+        comm = read(root, f"proc/{pid}/comm")
+        name = {"slurmd": "slurmd", "containerd": "containers"}.get(machine_system.slurm_daemon(comm) or comm)
         limit = re.search(r"^Max locked memory\s+(\S+)", read(root, f"proc/{pid}/limits"), re.M) if name else None
         if limit and (name not in found or limit.group(1) != "unlimited"):
             found[name] = limit.group(1)

@@ -23,6 +23,9 @@ _SYS_TIME = 25
 
 _SLURM_DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd")
 
+#: What a daemon of Slurm's that was started by systemd adds to its name when it reconfigures itself by a new process.
+_RECONFIGURED = "-wlm"
+
 #: As /proc/<pid>/comm shows them, cut to 15 characters.
 _TIME_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn", "openntpd")
 
@@ -62,6 +65,12 @@ def capabilities(root):
     return {"sys_resource": bool(mask >> _SYS_RESOURCE & 1), "sys_time": bool(mask >> _SYS_TIME & 1)}
 
 
+def slurm_daemon(name):
+    """Return which of Slurm's daemons a process of this name is; empty where it is none."""
+    name = name.removesuffix(_RECONFIGURED)
+    return name if name in _SLURM_DAEMONS else ""
+
+
 def processes(root):
     """Yield pid, name and whether the process has the machine's own root directory, for every process."""
     own = Path("/").stat()
@@ -79,8 +88,8 @@ def daemons(root):
     """Return Slurm's daemons that run outside of any container or are set to start at boot, and time daemons."""
     slurm, clock = [], []
     for pid, name, native in processes(root):
-        if native and name in _SLURM_DAEMONS:
-            slurm.append(f"{name} (pid {pid})")
+        if native and slurm_daemon(name):
+            slurm.append(f"{slurm_daemon(name)} (pid {pid})")
         if native and name in _TIME_DAEMONS:
             clock.append(name)
     for name in _SLURM_DAEMONS:

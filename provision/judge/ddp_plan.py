@@ -86,6 +86,7 @@ def plan(
     mig: Collection[str] = (),
     scope: Collection[str] = (),
     partition: str = "",
+    unfit: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the jobs that prove these nodes.
 
@@ -95,7 +96,10 @@ def plan(
         mig: nodes whose GPUs are divided.
         scope: the nodes of this run.
         partition: the one to take; empty for as many as it needs.
+        unfit: nodes that can run no job whatever slurmctld says of them, with the reason; Slurm hears of a node that is
+            lost only after a while, and a job that is given one waits for it.
     """
+    unfit = unfit or {}
     seen, default = _seen(sinfo)
     if not seen:
         return Plan(silent="slurmctld did not say which nodes there are")
@@ -113,6 +117,8 @@ def plan(
             out[node] = "Slurm has it in no partition that the test user may use"
         elif known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):
             busy[node] = "busy with other jobs"
+        elif node in unfit:
+            out[node] = one_line(unfit[node], 200)
         elif not _free(known):
             out[node] = f"{known.state}: {known.reason}" if known.reason not in ("", "none") else known.state
         elif partition and partition not in known.partitions:

@@ -68,6 +68,17 @@ def said(text: str, name: str) -> dict[str, str]:
     return found
 
 
+def unfit(planned: Mapping[str, Any], printed: str, name: str) -> str:
+    """Return why a node can take part in no other job, by what became of its own; empty where it can.
+
+    A node that is only busy, or not for the test user, is none.
+    """
+    if refused := line(str(planned.get("refused") or "")):
+        return "" if planned.get("ordinary") else refused
+    found = said(printed, name)
+    return "" if not found or "ran" in found else "its own job did not run (job.run)"
+
+
 def checks(facts: JobFacts, wants: Wants, *, cgroup_version: int, uid: int) -> list[Check]:
     """Return the checks of one machine's jobs; ``uid`` is the test user's."""
     if not wants.compute:
@@ -99,16 +110,26 @@ def _did_not_run(found: Mapping[str, str], facts: JobFacts) -> Check:
     if "waits" in found:
         return _waited(found["waits"], facts)
     lines = [one for one in found["text"].splitlines() if one.strip() and not re.match(r"exit \d+$|hung ", one)]
+    errors = [one for one in lines if "error:" in one] or lines
     hung = f"the job's program did not end after {found['hung']} s" if "hung" in found else ""
     return SUBJECT.check(
         "run",
         False,
-        hung or (lines[-1] if lines else "srun said nothing")[:200],
+        hung or (errors[-1] if errors else "srun said nothing")[:200],
         "a job runs on the node",
         source="srun",
-        cause="slurmd started no program, or never heard of its end" if hung else "Slurm refused the job",
+        cause="slurmd started no program, or never heard of its end" if hung else _no_program(found["text"]),
         fix="docker logs --tail 20 slurmd on the node",
     )
+
+
+def _no_program(text: str) -> str:
+    """Return why srun ended and no program had begun, by its own words."""
+    if re.search(r"Unable to allocate resources|allocation failure|(?:submission|allocate) failed", text):
+        return "Slurm refused the job"
+    if re.search(r"step aborted|step creation|Task launch|Timed out waiting|Socket timed out", text):
+        return "Slurm accepted the job, and the node did not start it"
+    return "srun ended before the job's program began"
 
 
 def _waited(words: str, facts: JobFacts) -> Check:

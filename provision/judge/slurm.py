@@ -67,6 +67,9 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
         return SUBJECT.unknown(
             "node_state", f"slurmctld says {node.told or 'nothing'}", cause="no state that Slurm has"
         )
+    if facts.munge_silent and set(node.state) & _UNHEARD and not node.hindered - _UNHEARD:
+        # Slurm's daemons hear each other by munge's credentials only.
+        return SUBJECT.unknown("node_state", node.told, cause=facts.munge_silent, fix="systemctl status munge")
     cause, fix = _reason(facts, wants, node)
     withheld = bool(set(node.state) & HEALTHY) and node.hindered <= WITHHELD
     # A reservation is the site's own arrangement, and over by itself.

@@ -62,6 +62,13 @@ def _answers(facts: Facts, wants: Wants) -> Check:
     if wants.controller and facts.silent:
         silent["slurmctld"] = facts.trouble("slurmctld") or facts.silent
     daemon = next(iter(silent), "")
+    if silent and facts.munge_silent in silent.values():
+        return SUBJECT.unknown(
+            "answers",
+            "; ".join(silent.values()),
+            cause="munge does not work on this machine",
+            fix="systemctl status munge; then clusterctl provision munge",
+        )
     return SUBJECT.check(
         "answers",
         Verdict.PASS if not silent else Verdict.UNKNOWN if facts.engine_silent else Verdict.FAIL,

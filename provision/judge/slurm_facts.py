@@ -111,9 +111,18 @@ class Facts:
         return f"{daemon} does not exist" if found is None else f"{daemon} {found.trouble}" if found.trouble else ""
 
     @property
+    def munge_silent(self) -> str:
+        """Why no daemon could be asked on this machine: munge made no credential there. Empty where it did."""
+        said, code = answered(self.machine.get("munge", ""))
+        if code in (None, 0):
+            return ""
+        why = "munged did not answer in time" if code in (124, 137) else f"munge made no credential: {line(said)[:200]}"
+        return f"slurmd could not be asked: {why}"
+
+    @property
     def slurmd_silent(self) -> str:
         """Why slurmd did not answer on its own machine, empty where it did."""
-        if trouble := self.trouble("slurmd"):
+        if trouble := self.trouble("slurmd") or self.munge_silent:
             return trouble
         said, code = answered(self.machine.get("slurmd", ""))
         if code == 0 and re.search(r"(?m)^Slurmd PID\s*=", said):

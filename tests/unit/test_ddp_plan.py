@@ -145,3 +145,11 @@ def test_when_every_node_is_busy_nothing_is_proven_and_no_node_accused() -> None
 
     assert {check.verdict for check in found if check.id != "ddp.nodes"} == {"unknown"}
     assert {check.host for check in found} == {""}
+
+
+def test_nothing_waits_for_a_node_that_can_run_no_job_whatever_slurm_says_of_it() -> None:
+    found = planned(sinfo(node1="idle", node2="idle", node3="idle"), unfit={"node2": "slurmd did not answer in time"})
+
+    assert jobs(found) == [(["node1", "node3"], 2, "batch")]
+    assert nodes_check(found)["verdict"] == "unknown"
+    assert "node2 slurmd did not answer in time" in nodes_check(found)["observed"]

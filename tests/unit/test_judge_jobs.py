@@ -130,6 +130,17 @@ def test_a_job_that_waits_its_turn_is_no_alarm_and_names_whom_it_waits_for() -> 
         ("waits 9 RUNNING None", "fail", "slurmctld started the job, and its program never began"),
         ("waits 0 ", "unknown", "Slurm says no reason"),
         ("srun: error: Unable to allocate resources: Invalid account", "fail", "Slurm refused the job"),
+        (
+            "srun: error: Task launch for StepId=5.0 failed on node node1: Communication connection failure",
+            "fail",
+            "Slurm accepted the job, and the node did not start it",
+        ),
+        (
+            "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+            "fail",
+            "Slurm accepted the job, and the node did not start it",
+        ),
+        ('Try "srun --help" for more information', "fail", "srun ended before the job's program began"),
     ],
 )
 def test_busy_is_said_only_where_slurm_says_so_and_somebody_is_there(line: str, verdict: str, cause: str) -> None:
@@ -230,3 +241,17 @@ def test_a_controller_that_is_away_refuses_all() -> None:
         verdicts(jobs.checks(JobFacts("", planned=found.as_dict("node1")), wants(), cgroup_version=2, uid=1))["run"]
         == "unknown"
     )
+
+
+@pytest.mark.parametrize(
+    ("planned", "text", "why"),
+    [
+        ({}, "node1| ran job=11 node=node1 uid=1\n", ""),
+        ({}, "", ""),
+        ({"refused": "job 4 (ann) uses it", "ordinary": True}, "", ""),
+        ({"refused": "slurmd did not answer in time"}, "", "slurmd did not answer in time"),
+        ({}, "node1| srun: Job step aborted\n", "its own job did not run (job.run)"),
+    ],
+)
+def test_a_node_whose_own_job_did_not_run_is_fit_for_no_other(planned: dict[str, Any], text: str, why: str) -> None:
+    assert jobs.unfit(planned, text, "node1") == why

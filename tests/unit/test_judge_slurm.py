@@ -251,3 +251,13 @@ def test_status_is_the_same_shape_with_and_without_jobs() -> None:
     }  # fmt: skip
     assert (found["jobs"][0]["id"], found["jobs"][0]["user"], found["jobs"][0]["state"]) == (3, "ada", ["RUNNING"])
     assert status(controller(), "")["jobs"] == []
+
+
+def test_a_node_that_slurmctld_does_not_hear_for_want_of_munge_waits_for_munge() -> None:
+    own = machine(munge=coded("", 124), slurmd="", ping="")
+    silent = controller([node(state=["IDLE", "NOT_RESPONDING"])])
+    drained = controller([node(state=["IDLE", "NOT_RESPONDING", "DRAIN"])])
+
+    found = by_name(slurm.checks(facts(own, silent), wants()))["node_state"]
+    assert (found.verdict, found.cause) == ("unknown", "slurmd could not be asked: munged did not answer in time")
+    assert by_name(slurm.checks(facts(own, drained), wants()))["node_state"].verdict == "fail"

@@ -158,3 +158,17 @@ def test_another_release_fails_and_none_is_unknown() -> None:
     assert judged(version="25.05")["version"].verdict == "fail"
     assert judged(machine(slurmd=coded("", 1)))["version"].verdict == "unknown"
     assert judged(image=IMAGE)["version"].observed == "slurmd 24.11.5"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (coded("munge: Error: Failed to access the socket", 1), "munge made no credential: munge: Error: Failed"),
+        (coded("", 124), "munged did not answer in time"),
+    ],
+)
+def test_a_slurmd_that_could_not_be_asked_for_want_of_munge_is_not_accused(said: str, why: str) -> None:
+    check = judged(machine(munge=said, slurmd="", ping=""))["answers"]
+
+    assert (check.verdict, check.cause) == ("unknown", "munge does not work on this machine")
+    assert why in check.observed

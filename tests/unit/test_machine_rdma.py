@@ -170,13 +170,14 @@ def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Pa
     }
 
 
-def test_limits_are_those_of_the_daemons_whose_children_are_jobs_and_containers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slurmd", ["slurmd", "slurmd-wlm"])  # as it is started, and after a reconfiguration
+def test_limits_are_those_of_the_daemons_whose_children_are_jobs_and_containers(tmp_path: Path, slurmd: str) -> None:
     device(tmp_path, "mlx5_0", INFINIBAND, address="0000:1a:00.0")
     limits = "Limit             Soft Limit  Hard Limit  Units\nMax locked memory {}  {}  bytes\n"
     tree(
         tmp_path,
         {
-            "proc/71/comm": "slurmd\n",
+            "proc/71/comm": f"{slurmd}\n",
             "proc/71/limits": limits.format("unlimited", "unlimited"),
             "proc/72/comm": "containerd\n",
             "proc/72/limits": limits.format("8388608", "8388608"),

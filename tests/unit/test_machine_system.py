@@ -144,17 +144,18 @@ def test_a_slurm_that_runs_beside_ours_is_found_and_one_in_a_container_is_not(tm
         {
             "proc/100/comm": "slurmd\n",
             "proc/200/comm": "slurmctld\n",
+            "proc/400/comm": "slurmd-wlm\n",
             "proc/300/comm": "chronyd\n",
             "etc/systemd/system/multi-user.target.wants/slurmdbd.service": "",
             "elsewhere/x": "",
         },
     )
-    for pid, place in {100: "/", 200: str(tmp_path / "elsewhere"), 300: "/"}.items():
+    for pid, place in {100: "/", 200: str(tmp_path / "elsewhere"), 300: "/", 400: "/"}.items():
         (root / f"proc/{pid}/root").symlink_to(place)
 
     found = system.daemons(root)
 
-    assert found["slurm_daemons"] == ["slurmd (pid 100)", "slurmdbd.service (enabled)"]
+    assert found["slurm_daemons"] == ["slurmd (pid 100)", "slurmd (pid 400)", "slurmdbd.service (enabled)"]
     assert found["time_daemons"] == ["chronyd"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+from provision.judge import jobs
 from provision.judge.ddp import checks
 from provision.judge.ddp_evidence import Wants, documents, evidence_from
 from provision.judge.ddp_plan import Job, Plan, divided, plan
@@ -33,6 +34,7 @@ def ddp_plan(sinfo, ranks, hostvars, scope, partition):
         mig=[str(host) for host, told in declared.items() if divided(told.get("node_gres"), told.get("node_mig"))],
         scope=[str(host) for host in scope],
         partition=str(partition),
+        unfit={str(host): why for host, told in declared.items() if (why := _unfit(str(host), told))},
     )
     return {**asdict(found), "arguments": json.dumps([job.as_dict() for job in found.jobs])}
 
@@ -51,12 +53,12 @@ def ddp_runs(planned, said):
 
 def ddp_checks(planned, job, hostvars, simulated, directory, required):
     """Return the checks, from the plan and the submission's and collectors' registered results."""
-    jobs = [Job(**one) for one in planned["jobs"]]
+    submitted = [Job(**one) for one in planned["jobs"]]
     left_out = {key: planned[key] for key in ("busy", "apart", "out", "silent")}
     told = documents(str(job.get("stdout") or ""))
     complaint = str(job.get("stderr") or job.get("msg") or "")
     evidence = []
-    for number, one in enumerate(jobs):
+    for number, one in enumerate(submitted):
         left = {node: str(hostvars[node].get("__ddp_validation_left", {}).get("stdout", "")) for node in one.ranks}
         evidence.append(
             evidence_from(
@@ -68,7 +70,13 @@ def ddp_checks(planned, job, hostvars, simulated, directory, required):
                 str(directory),
             )
         )
-    return [check.as_dict() for check in checks(Plan(jobs, **left_out), evidence)]
+    return [check.as_dict() for check in checks(Plan(submitted, **left_out), evidence)]
+
+
+def _unfit(host, variables):
+    """Return why a host can run no job, by what became of its own in this run; empty where none was tried."""
+    planned = variables.get("__slurm_service_plan", {}).get("nodes", {}).get(host, {})
+    return jobs.unfit(planned, str(variables.get("__slurm_service_jobs", {}).get("stdout") or ""), host)
 
 
 def _rdma(variables):
