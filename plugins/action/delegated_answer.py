@@ -14,7 +14,6 @@ from ansible._internal._errors._task_timeout import TaskTimeoutError  # there is
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-
 #: The fact of the machines that ask: who was silent in this run, and why.
 _FACT = "cluster_unreached"
 
