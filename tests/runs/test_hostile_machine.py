@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ EVIL = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
     with sshd.running(tmp_path_factory.mktemp("sshd")) as running:
         yield running
+    # What never ends by itself would outlive the tests: on a real machine it is that machine's own.
+    subprocess.run(
+        ["pkill", "--signal", "KILL", "--full", f"{tmp_path_factory.getbasetemp()}/.*/python[0-9]+"], check=False
+    )
 
 
 def ask(server: sshd.Sshd, directory: Path, answers: dict[str, str], tasks: str) -> tuple[RunReport, journal.Run]:
