@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
         if answer.get("failed") or "machine" not in answer:
             return {**result, "failed": True, "msg": self._why(answer)}
         try:
-            machine: dict = dict(facts_from(answer["machine"]))
+            machine: dict = dict(facts_from(answer["machine"], self._task.args.get("gather") or ()))
         except ValueError as error:
             return {**result, "failed": True, "msg": f"the machine answered something else than facts: {error}"}
         if clock := machine.pop("clock", None):

@@ -7,7 +7,7 @@ bound, or a character that a terminal would obey. Keys that are not named here p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
@@ -17,6 +17,8 @@ from provision.model.text import clean
 
 #: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
 MAX_DEPTH, MAX_VALUES, MAX_TEXT = 12, 200_000, 262_144
+#: Parts of an answer that a module gathers as a whole, or not at all.
+PARTS = ("hardware", "gpu", "rdma")
 #: Counters of adapters and numbers of devices have 64 bits.
 MAX_NUMBER = 2**64
 
@@ -192,18 +194,23 @@ class MachineFacts(TypedDict, total=False):
 _MACHINE = TypeAdapter(MachineFacts)
 
 
-def facts_from(answer: object) -> MachineFacts:
+def facts_from(answer: object, asked: Collection[str] = ()) -> MachineFacts:
     """Read the ``machine`` of a module's result; its texts come back without control characters.
+
+    ``asked`` are the parts that the module was to gather: one that did not come would be missed by others' judges.
 
     Raises:
         ValueError: what is wrong with it and where, in one line. It is that machine's failure.
     """
     try:
-        return _MACHINE.validate_python(_plain(answer, MAX_DEPTH, [MAX_VALUES]))
+        facts = _MACHINE.validate_python(_plain(answer, MAX_DEPTH, [MAX_VALUES]))
     except ValidationError as refused:
         error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(clean(str(part), 40) for part in error["loc"])
         raise ValueError(f"the machine's answer cannot be used: {place or 'all of it'}: {error['msg']}") from None
+    if silent := [part for part in PARTS if part in asked and part not in facts]:
+        raise ValueError(f"the machine's answer cannot be used: it was asked for {', '.join(silent)} and says nothing")
+    return facts
 
 
 def _plain(value: object, depth: int, left: list[int]) -> Any:

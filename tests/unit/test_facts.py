@@ -183,3 +183,10 @@ def test_a_process_that_calls_itself_something_odd_is_shown_without_it() -> None
     facts = facts_from({"lock": {"holder": {"pid": 7, "command": "\x1b]0;owned\x07apt\r"}, "waited": 0}})
 
     assert facts["lock"]["holder"]["command"] == "apt�"
+
+
+def test_a_part_that_was_asked_for_and_did_not_come_is_that_machines_failure() -> None:
+    with pytest.raises(ValueError, match="asked for rdma and says nothing"):
+        facts_from({"uid": 0}, ["system", "rdma"])
+
+    assert facts_from({"uid": 0}, ["system"]) == {"uid": 0}

@@ -13,7 +13,7 @@ from provision.rdma.expected import Expected, majority, unused_in
 
 def _found(hostvars, hosts):
     answers = {str(host): hostvars[host].get("__rdma_userspace_seen") or {} for host in hosts}
-    return {host: answer["machine"]["rdma"] for host, answer in answers.items() if "machine" in answer}
+    return {host: answer["machine"]["rdma"] for host, answer in answers.items() if "rdma" in answer.get("machine", ())}
 
 
 def rdma_userspace_group(hostvars, hosts):
