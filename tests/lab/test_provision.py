@@ -60,6 +60,13 @@ def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab
     assert len(recorded) == 2
 
 
+def test_munge_can_be_restarted_and_slurms_containers_keep_its_socket(provisioned_lab: labs.Lab) -> None:
+    for machine, container in (("head", "slurmctld"), ("node1", "slurmd")):
+        provisioned_lab.root(machine, "systemctl restart munge")
+
+        provisioned_lab.root(machine, f"docker exec {container} test -S /run/munge/munge.socket.2")
+
+
 def test_a_plan_after_a_provision_shows_nothing(provisioned_lab: labs.Lab) -> None:
     before = state(provisioned_lab)
 
