@@ -5,6 +5,7 @@ A missing piece is ``unknown`` or ``fail`` and never a pass; what was simulated 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +14,12 @@ from provision.judge import nccl
 from provision.judge.ddp_blame import accuse, all_alike, host_of, names, who_broke
 from provision.judge.ddp_evidence import Accused, Evidence, Node, Record, Result, Step
 from provision.judge.ddp_logs import cause_in, last_words
-from provision.judge.ddp_waiting import why
+from provision.judge.ddp_waiting import CLEARING, why
 from provision.model.checks import Check, Level, Subject, Verdict
 from provision.rdma.gpudirect_machine import redirecting
 
 #: Job states (and none at all) in which Slurm has not started anything yet.
-_NOT_STARTED = ("", "PENDING", "CONFIGURING", "REQUEUED")
+_NOT_STARTED = ("", "PENDING", "CONFIGURING", "REQUEUED", "COMPLETING")
 
 #: Each step of the proof: what it shows, and where to look when it fails.
 STEPS: dict[str, tuple[str, str]] = {
@@ -229,7 +230,8 @@ class Court:
         logs += [list(node.node_log) for node in nodes] + [list(node.job_log) for node in nodes]
         cause, fix = cause_in(logs)
         if self.job.state == "TIMEOUT":
-            cause = cause or "the job did not end within its time limit"
+            clearing = re.search(CLEARING[0], self.job.reason)
+            cause = cause or (CLEARING[1] if clearing else "the job did not end within its time limit")
         said = names(guilty) or all_alike(self.records)
         last = last_words(logs)
         return self._check(

@@ -7,9 +7,18 @@ from collections.abc import Mapping
 
 from provision.judge.ddp_evidence import Job
 
+#: Of a job that does not get out of this state; ``ddp_submit.py`` says since when it is in it.
+CLEARING = (
+    r"COMPLETING for",
+    "a node of the job has not confirmed its end to Slurm: slurmd and the controller do not understand each other, or a"
+    " process or the Epilog does not end",
+    "docker logs --tail 20 slurmd on the job's nodes",
+)
+
 #: Slurm's reasons, what each means, and the way out. Slurm prints them with underscores for spaces; the first that fits
 #: counts. Each has a fixture in the tests.
 REASONS: tuple[tuple[str, str, str], ...] = (
+    CLEARING,
     (
         r"PartitionDown|PartitionInactive",
         "the partition does not start jobs",

@@ -195,6 +195,33 @@ def test_a_job_that_does_not_end_is_cancelled_and_called_a_timeout(engine):
     assert "scancel 42" in engine.calls
 
 
+def test_a_launch_that_a_node_never_confirms_is_no_running_job_and_costs_the_wait_for_a_start(engine):
+    engine.answers(job="JobId=42 JobState=COMPLETING Reason=None Restarts=1 ExitCode=0:0")
+
+    document = engine.run(**{"start-timeout": "1", "run-timeout": "60"})
+
+    assert (document["state"], document["exit_code"], document["waited"]) == ("COMPLETING", None, 0)
+    assert document["reason"].startswith("COMPLETING for ")
+    assert "scancel 42" in engine.calls
+
+
+def test_a_job_that_ran_and_whose_nodes_do_not_clear_up_is_waited_for_so_long_and_no_longer(engine):
+    engine.answers(job="JobId=42 JobState=RUNNING Reason=None ExitCode=0:0")
+    process = engine.start(**{"run-timeout": "60", "clear-timeout": "1"})
+    deadline = time.monotonic() + 20
+    # The second question is asked when the first one's answer has been read.
+    while (engine.calls if (engine.folder / "calls").exists() else "").count("scontrol") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    engine.answers(job="JobId=42 JobState=COMPLETING Reason=None ExitCode=0:0")
+
+    [document] = json.loads(process.communicate(timeout=20)[0])["jobs"]
+
+    assert document["state"] == "TIMEOUT"
+    assert document["reason"].startswith("COMPLETING for ")
+    assert "scancel 42" in engine.calls
+
+
 def test_a_refusal_carries_what_sbatch_said(engine):
     engine.answers(sbatch="sbatch: error: invalid partition specified: gpu\n", code=1)
 

@@ -9,6 +9,7 @@ from provision.judge.ddp_waiting import REASONS, why
 
 #: As ``scontrol --oneliner show job`` prints them.
 FIXTURES = {
+    "COMPLETING for 95 s": "has not confirmed its end",
     "PartitionDown": "partition does not start jobs",
     "PartitionInactive": "partition does not start jobs",
     "ReqNodeNotAvail,_UnavailableNodes:node2": "out of service",

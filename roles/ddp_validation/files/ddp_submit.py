@@ -26,13 +26,17 @@ from types import FrameType
 from typing import Any
 
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED")
-GOING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
+GOING = ("RUNNING", "SUSPENDED", "STOPPED")
+#: The job's end, or that of an attempt to launch it, waits for its nodes; a node that does not answer never says.
+ENDING = "COMPLETING"
 #: Reasons that no waiting ends. Slurm may say one in passing, so it must say it for a few seconds.
 FINAL = re.compile(
     r"PartitionDown|PartitionInactive|ReqNodeNotAvail|are_DOWN|NodeDown|JobHeld|launch_failed|JobLaunchFailure"
     r"|BadConstraints|InvalidAccount|InvalidQOS|PartitionNodeLimit|PartitionTimeLimit|Assoc(Grp|Max)|QOS(Grp|Max|Min)"
 )
 INSISTS = 4  # seconds
+#: Seconds in which nodes clear up after a job: Slurm's KillWait (30) and UnkillableStepTimeout (60), and a moment.
+CLEARS = 95.0
 
 
 class SilentError(Exception):
@@ -51,6 +55,7 @@ class Job:
     begun: float = 0.0
     started: float = 0.0
     final_since: float = 0.0
+    ending_since: float = 0.0
     facts: dict[str, str] = field(default_factory=dict)
     document: dict[str, Any] | None = None
 
@@ -63,7 +68,7 @@ class Job:
         """Write its document from what Slurm said last."""
         state = self.facts.get("JobState", "")
         code, _, number = self.facts.get("ExitCode", "").partition(":")
-        ended = bool(state) and state not in WAITING + GOING
+        ended = bool(state) and state not in (*WAITING, *GOING, ENDING)
         exit_code = (int(code) or (128 + int(number) if number not in ("", "0") else 0)) if ended and code else None
         told = {"run_id": self.run_id, "id": self.id, "state": state, "reason": self.facts.get("Reason", "")}
         self.document = {**told, "exit_code": exit_code, "waited": round(self.started, 1), **more}
@@ -139,7 +144,7 @@ class Slurm:
         except SilentError as error:
             silence = str(error)
         now, state, reason = time.monotonic() - job.begun, job.facts.get("JobState", ""), job.facts.get("Reason", "")
-        if state and state not in WAITING + GOING:
+        if state and state not in (*WAITING, *GOING, ENDING):
             job.report()
             return
         if state in GOING and not job.started:
@@ -147,7 +152,15 @@ class Slurm:
         final = not job.started and bool(FINAL.search(reason))
         job.final_since = (job.final_since or now) if final else 0.0
         hopeless = final and now - job.final_since >= INSISTS
-        patience = job.started + self.options.run_timeout if job.started else self.options.start_timeout
+        job.ending_since = (job.ending_since or now) if state == ENDING else 0.0
+        if job.ending_since:
+            reason = f"{ENDING} for {now - job.ending_since:.0f} s"
+        if not job.started:
+            patience = self.options.start_timeout
+        elif job.ending_since:
+            patience = job.ending_since + self.options.clear_timeout
+        else:
+            patience = job.started + self.options.run_timeout
         if not hopeless and now <= patience:
             return
         left = self.cancel(job)
@@ -199,6 +212,9 @@ def main() -> int:
     parser.add_argument("--run-timeout", type=float, required=True, help="seconds until a job must have ended")
     parser.add_argument(
         "--answer-timeout", type=float, default=60.0, help="seconds until a command of Slurm's must end"
+    )
+    parser.add_argument(
+        "--clear-timeout", type=float, default=CLEARS, help="seconds until nodes must have cleared up after a job"
     )
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the jobs")
     json.dump(run(parser.parse_args()), sys.stdout)
