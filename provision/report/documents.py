@@ -123,6 +123,12 @@ def junit(judgement: RunVerdict, *, seconds: float = 0.0) -> str:
     facts = {"verdict": str(judgement.word), "why": "; ".join(judgement.why), "limited": ",".join(judgement.limited)}
     for name, value in (facts | judgement.counts).items():
         ElementTree.SubElement(properties, "property", name=name, value=_xml(str(value)))
+    tags = {_tag(check, judgement.strict) for check in judgement.checks}
+    if not judgement.passed and not tags & {"failure", "error"}:
+        # Where no check says why this is no pass, for example because nothing was checked, nobody may read it as one.
+        whole.set("tests", "1")
+        whole.set("errors", "1")
+        _case(whole, Check("run.verdict", "", judgement.word, observed="; ".join(judgement.why)), "error")
     for name, members in sorted(suites.items()):
         suite = ElementTree.SubElement(
             root,

@@ -221,3 +221,14 @@ def test_a_plan_shows_each_difference_once_and_says_when_there_is_none() -> None
     assert text.count("-a\n+b") == 1
     assert "node[1-2]: munge | Install: /etc/x" in text
     assert "nothing would change" in printed(80, show_changes, same)
+
+
+def test_a_verdict_that_no_check_explains_is_no_pass_in_junit_either() -> None:
+    told = verdict(RunReport(rc=0, finished=True, checks=[Check("mig.layout", "n1", Verdict.SKIP)]))
+    root = ElementTree.fromstring(junit(told).encode())  # noqa: S314 - our own
+
+    suite = root.find("testsuite[@name='verdict']")
+    assert told.word is Verdict.UNKNOWN
+    assert suite is not None
+    assert suite.get("errors") == "1"
+    assert suite.find("testcase/error") is not None
