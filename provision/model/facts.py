@@ -203,7 +203,7 @@ def facts_from(answer: object, asked: Collection[str] = ()) -> MachineFacts:
         ValueError: what is wrong with it and where, in one line. It is that machine's failure.
     """
     try:
-        facts = _MACHINE.validate_python(_plain(answer, MAX_DEPTH, [MAX_VALUES]))
+        facts = _MACHINE.validate_python(plain(answer))
     except ValidationError as refused:
         error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(clean(str(part), 40) for part in error["loc"])
@@ -211,6 +211,17 @@ def facts_from(answer: object, asked: Collection[str] = ()) -> MachineFacts:
     if silent := [part for part in PARTS if part in asked and part not in facts]:
         raise ValueError(f"the machine's answer cannot be used: it was asked for {', '.join(silent)} and says nothing")
     return facts
+
+
+def plain(answer: object) -> Any:
+    """Return a machine's answer as plain values within the bounds, its texts without control characters.
+
+    A filter is handed containers whose parts Ansible makes when Python asks for them; pydantic reads around that.
+
+    Raises:
+        ValueError: what is wrong with it, in one line.
+    """
+    return _plain(answer, MAX_DEPTH, [MAX_VALUES])
 
 
 def _plain(value: object, depth: int, left: list[int]) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from provision.model.facts import plain
 from provision.model.gpu_facts import Some, Text, Word, first
 
 #: Parts that a machine without adapters does not report.
@@ -106,6 +107,6 @@ def read(found: object) -> Mapping[str, Any]:
         ValueError: what is wrong with it, and where, in one line.
     """
     try:
-        return _Machine.model_validate(found).model_dump()
+        return _Machine.model_validate(plain(found)).model_dump()
     except ValidationError as refused:
         raise ValueError(first(refused)) from None
