@@ -14,6 +14,15 @@ import labs
 import pytest
 import snapshots
 
+OTHER_KEY = (
+    "cp -p /etc/munge/munge.key /root/munge.key && dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1"
+    " && systemctl restart munge"
+)
+OWN_KEY = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
+
+#: A job that cannot start is waited for; where it never will, not for long.
+NO_WAIT = ("-e", "ddp_validation_start_timeout=10")
+
 
 def verified(lab: labs.Lab, *words: str) -> tuple[int, dict[str, Any]]:
     done = labs.clusterctl("verify", lab.inventory, "--json", *words, check=False)
@@ -28,6 +37,15 @@ def bad(document: dict[str, Any]) -> dict[str, set[str]]:
     for check in document["checks"]:
         if check["verdict"] in ("fail", "unknown"):
             found.setdefault(check["id"], set()).add(check["host"])
+    return found
+
+
+def accused(document: dict[str, Any]) -> dict[str, set[str]]:
+    """Return the ids that failed, by machine."""
+    found: dict[str, set[str]] = {}
+    for check in document["checks"]:
+        if check["verdict"] == "fail":
+            found.setdefault(check["host"], set()).add(check["id"])
     return found
 
 
@@ -68,16 +86,10 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
 
 
 def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
-    other_key = (
-        "cp -p /etc/munge/munge.key /root/munge.key && dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1"
-        " && systemctl restart munge"
-    )
-    own_key = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
     drain = "docker exec slurmctld scontrol update nodename=node2 state=drain reason='bad fan'"
     resume = "docker exec slurmctld scontrol update nodename=node2 state=resume"
-    with broken(provisioned_lab, "node1", other_key, own_key), broken(provisioned_lab, "head", drain, resume):
-        # A job that cannot start is waited for; here it never will.
-        code, document = verified(provisioned_lab, "-e", "ddp_validation_start_timeout=10")
+    with broken(provisioned_lab, "node1", OTHER_KEY, OWN_KEY), broken(provisioned_lab, "head", drain, resume):
+        code, document = verified(provisioned_lab, *NO_WAIT)
 
     found = bad(document)
     assert (code, document["verdict"]) == (8, "fail")
@@ -99,3 +111,16 @@ def test_a_verification_with_a_machine_gone_is_not_a_pass(provisioned_lab: labs.
     assert code == 8
     assert document["verdict"] in ("fail", "unknown")
     assert any("node2" in hosts for hosts in bad(document).values()), bad(document)
+
+
+def test_a_paused_slurmd_is_named_and_no_hardware_is_accused(provisioned_lab: labs.Lab) -> None:
+    with broken(provisioned_lab, "node1", "docker pause slurmd", "docker unpause slurmd"):
+        code, document = verified(provisioned_lab, *NO_WAIT)
+
+    found = accused(document)
+    assert (code, document["verdict"]) == (8, "fail")
+    assert {"slurm.daemons", "slurm.answers"} <= found.get("node1", set()), found
+    daemons = [check for check in document["checks"] if (check["id"], check["host"]) == ("slurm.daemons", "node1")]
+    assert "slurmd is paused" in daemons[0]["observed"]
+    assert {check.split(".")[0] for check in set().union(*found.values())} <= {"slurm", "job", "ddp"}, found
+    assert not {"head", "node2"} & set(found), found
