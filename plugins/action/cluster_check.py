@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a fact and record the judgement. Runs in the control node: a check costs no connection.
+"""Judge a fact and record the judgement. Runs on the control node: a check costs no connection.
 
 Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished ones (``results``, as a filter
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that

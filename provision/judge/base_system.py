@@ -88,9 +88,14 @@ def _time(facts: MachineFacts, wanted: str) -> Check:
     if wanted == "none":
         return SUBJECT.skip("time_service", "left to the site by base_system_time_service")
     verdict = Verdict.PASS if running else Verdict.FAIL
-    if running and facts["clock_synchronised"] is False:
-        verdict = Verdict.WARN
-    state = "synchronised" if facts["clock_synchronised"] else "not synchronised yet"
+    synchronised = facts["clock_synchronised"]
+    if running and not synchronised:
+        verdict = Verdict.UNKNOWN if synchronised is None else Verdict.WARN
+    state = {
+        True: "synchronised",
+        False: "not synchronised yet",
+        None: "timedatectl does not say whether synchronised",
+    }[synchronised]
     return SUBJECT.check(
         "time_service",
         verdict,

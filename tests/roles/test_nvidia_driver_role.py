@@ -31,6 +31,11 @@ STUB = {
     msg: it does not come up
   when: broken is defined
 """,
+    "kept.yml": """
+- name: Say that the node was not given back
+  ansible.builtin.fail:
+    msg: "{{ ansible_failed_result.msg }}; the node stays drained"
+""",
 }
 
 

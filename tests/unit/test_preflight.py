@@ -194,6 +194,7 @@ def test_a_thousand_wrong_names_are_one_short_finding() -> None:
     [
         ({"time_daemons": []}, {}, "fail"),
         ({"clock_synchronised": False}, {}, "warn"),
+        ({"clock_synchronised": None}, {}, "unknown"),
         ({"container": "docker", "time_daemons": []}, {}, "skip"),
         ({"time_daemons": []}, {"time_service": "none"}, "skip"),
     ],

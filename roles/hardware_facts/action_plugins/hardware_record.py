@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write undeclared hardware beside the inventory. Runs in the control node: recording costs no connection.
+"""Write undeclared hardware beside the inventory. Runs on the control node: recording costs no connection.
 
 ``found`` and ``declared`` are mappings as provision.model.discovered takes them; ``directory`` is the ``host_vars``
 directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and
