@@ -65,7 +65,8 @@ class Container:
         """Why it is not simply running; empty where it is."""
         if not self.running:
             return f"is {self.status or 'not running'}"
-        if self.restarts and self.since is not None and self.since < YOUNG:
+        # Once is what its restart policy is for; a daemon that keeps failing is restarted again within seconds.
+        if self.restarts > 1 and self.since is not None and self.since < YOUNG:
             return f"was restarted {self.restarts} times, {self.since:.0f} s ago for the last time"
         return ""
 

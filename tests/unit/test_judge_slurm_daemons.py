@@ -60,6 +60,12 @@ def test_a_container_that_was_restarted_long_ago_passes() -> None:
     assert judged(machine(container(RestartCount=7)))["daemons"].verdict == "pass"
 
 
+def test_a_daemon_that_came_back_by_its_policy_once_is_running() -> None:
+    inspected = container(RestartCount=1, State={"StartedAt": "2026-11-22T05:52:31.9Z"})
+
+    assert judged(machine(inspected))["daemons"].verdict == "pass"
+
+
 def test_an_image_that_nobody_knows_is_unknown_and_not_the_end_of_the_comparison() -> None:
     check = judged(image="")["daemons"]
 
