@@ -340,16 +340,25 @@ def script(folder: Path, text: str) -> list[str]:
 def test_a_program_that_does_not_end_is_ended_and_so_are_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "SECONDS", 1)
+    monkeypatch.setattr(gpu, "SECONDS", 3)
     begun = time.monotonic()
 
     code, why = gpu._run(script(tmp_path, f"sleep 600 & echo $! >{tmp_path}/pid; exec sleep 600"))
 
-    assert (code, why) == (None, "did not answer in 1 s")
-    assert time.monotonic() - begun < 10
+    assert (code, why) == (None, "did not answer in 3 s")
+    assert time.monotonic() - begun < 30
     child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    # Whoever collects the dead may not have come by yet.
-    assert not child.exists() or child.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    ended = False
+    for _ in range(100):
+        try:
+            # Whoever collects the dead may not have come by yet.
+            ended = child.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            ended = True
+        if ended:
+            break
+        time.sleep(0.05)
+    assert ended
 
 
 def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
