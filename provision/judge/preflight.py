@@ -171,20 +171,3 @@ def _cgroup(facts: MachineFacts) -> Check:
         cause="without pure cgroup v2 Slurm cannot confine a job to its GPUs, nor keep it when slurmd restarts",
         fix="add systemd.unified_cgroup_hierarchy=1 to the kernel's command line and reboot",
     )  # fmt: skip
-
-
-def check(
-    name: str,
-    verdict: bool | str,
-    observed: object,
-    expected: object = "",
-    *,
-    source: str = "",
-    cause: str = "",
-    fix: str = "",
-) -> dict[str, Any]:
-    """Return one check of the driver, until its judge has a subject of its own."""
-    subject, _, rest = name.partition(".")
-    word = verdict if isinstance(verdict, bool) else Verdict(verdict)
-    made = Subject(subject, (rest,)).check(rest, word, observed, expected, source=source, cause=cause, fix=fix)
-    return made.as_dict()

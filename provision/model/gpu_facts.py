@@ -187,14 +187,19 @@ def read(machine: object) -> Mapping[str, Any]:
     Raises:
         ValueError: what is wrong with it, and where, in one line.
     """
+    return read_as(Machine, machine)
+
+
+def read_as(model: type[BaseModel], answer: object) -> dict[str, Any]:
+    """Return an answer that fits a model as plain values.
+
+    Raises:
+        ValueError: the first thing that is wrong with it, and where, in one line.
+    """
     try:
-        return Machine.model_validate(machine).model_dump()
+        return model.model_validate(answer).model_dump()
     except ValidationError as refused:
-        raise ValueError(first(refused)) from None
-
-
-def first(refused: ValidationError) -> str:
-    """Return the first thing that is wrong with an answer, in one line."""
-    error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(clean(str(part), 40) for part in error["loc"])
-    return f"the machine's answer cannot be read: {place or 'all of it'}: {error['msg']}"
+        error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(clean(str(part), 40) for part in error["loc"])
+        problem = f"the machine's answer cannot be read: {place or 'all of it'}: {error['msg']}"
+        raise ValueError(problem) from None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from provision.model.facts import plain
-from provision.model.gpu_facts import Some, Text, Word, first
+from provision.model.gpu_facts import Some, Text, Word, read_as
 
 #: Parts that a machine without adapters does not report.
 _OF_ADAPTERS = {
@@ -106,7 +106,4 @@ def read(found: object) -> Mapping[str, Any]:
     Raises:
         ValueError: what is wrong with it, and where, in one line.
     """
-    try:
-        return _Machine.model_validate(plain(found)).model_dump()
-    except ValidationError as refused:
-        raise ValueError(first(refused)) from None
+    return read_as(_Machine, plain(found))
