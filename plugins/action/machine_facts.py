@@ -16,8 +16,7 @@ import time
 
 from ansible.plugins.action import ActionBase
 
-from provision.model.facts import facts_from
-from provision.model.text import clean
+from provision.model.facts import answered
 
 
 class ActionModule(ActionBase):
@@ -31,23 +30,8 @@ class ActionModule(ActionBase):
         if self._discovered_interpreter_key:
             # Not from the answer: it says which program runs on this machine from now on.
             result["ansible_facts"] = {self._discovered_interpreter_key: self._discovered_interpreter}
-        if answer.get("failed") or "machine" not in answer:
-            return {**result, "failed": True, "msg": self._why(answer)}
         try:
-            machine: dict = dict(facts_from(answer["machine"], self._task.args.get("gather") or ()))
+            machine = answered(answer, self._task.args.get("gather") or (), before, after)
         except ValueError as error:
-            return {**result, "failed": True, "msg": f"the machine answered something else than facts: {error}"}
-        if clock := machine.pop("clock", None):
-            low, high = sorted((clock.get("ended", 0) - after, clock.get("begun", 0) - before))
-            machine["clock_offset"] = {"low": round(low, 3), "high": round(high, 3)}
-        return {**result, "changed": False, "machine": machine}
-
-    @staticmethod
-    def _why(answer):
-        """Return one line: the module's own words, or the last ones of what ran in its place."""
-        said = answer.get("msg")
-        words = [said] if isinstance(said, str) and said else ["the machine answered something else than facts"]
-        for stream in ("module_stderr", "module_stdout"):
-            lines = str(answer.get(stream) or "")[-500:].strip().splitlines()
-            words += lines[-1:]
-        return " ".join(clean("; ".join(dict.fromkeys(words)), 1000).split())
+            return {**result, "failed": True, "msg": str(error)}
+        return {**result, "changed": False, "machine": dict(machine)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import time
 
-from ansible.module_utils import machine_gpu, machine_hardware, machine_rdma, machine_system
+from ansible.module_utils import machine_gpu, machine_hardware, machine_key, machine_rdma, machine_state, machine_system
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -58,6 +58,18 @@ options:
     description: Report with C(gpu) also from where apt takes packages, which costs half a second.
     type: bool
     default: false
+  state:
+    description: "What roles manage: C(paths), C(texts) (paths whose content is wanted), C(packages), C(services)."
+    type: dict
+    default: {}
+  munge:
+    description: "Report mode, owner and salted hash of munge's key: C(path), and C(salt), a new one where it is empty."
+    type: dict
+    default: {}
+  patience:
+    description: How many times longer than usual a question may take.
+    type: int
+    default: 1
   root:
     description: Directory below which files are read. Tests point it at a made-up machine.
     type: path
@@ -82,12 +94,16 @@ def main():
             "login_user": {"type": "str", "default": ""},
             "files": {"type": "list", "elements": "path", "default": []},
             "apt": {"type": "bool", "default": False},
+            "state": {"type": "dict", "default": {}},
+            "munge": {"type": "dict", "default": {}},
+            "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
     given = dict(module.params)
     gather, root = given.pop("gather"), given.pop("root")
+    state, munge, patience = given.pop("state"), given.pop("munge"), given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -103,6 +119,11 @@ def main():
     if "system" in gather:
         asked = {key: given[key] for key in given if key not in ("files", "apt")}
         machine.update(machine_system.collect(root, **asked))
+    if state:
+        machine.update(machine_system.identity(root))
+        machine["state"] = machine_state.collect(root, state, patience)
+    if munge:
+        machine["munge"] = machine_key.collect(root, munge)
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

@@ -214,7 +214,7 @@ def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlE
 def session(command: str, opened: Opened, request: Request, *, lock: Hold | None) -> Iterator[journal.Run]:
     """Make a run's record, under the cluster's lock where asked; a run that ends by an exception is recorded too."""
     directory = journal.prepare(journal.state_directory(opened.path))
-    shown = {"limit": request.limit, "check": request.check, "user": request.user, "forks": request.forks}
+    shown = {"limit": request.limit, "check": request.check, "user": request.user, "forks": request.forks, "full": request.full}
     record = journal.begin(
         directory,
         command,
@@ -254,6 +254,8 @@ def _probe(report: RunReport, targets: Sequence[Target], passwords: Passwords) -
 
 def _options(request: Request, passwords: Passwords, *, limit: set[str] | None) -> runner.Options:
     variables, files = extra_variables(request.extra_vars)
+    if request.full:
+        variables = {**variables, "cluster_full": True}
     return runner.Options(
         limit=limit,
         check=request.check,

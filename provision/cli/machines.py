@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from provision.cli.complete import complete_stages, stage_names
-from provision.cli.options import Request, ansible_options, check_option, diff_option, inventory_argument
+from provision.cli.options import (
+    Request,
+    ansible_options,
+    check_option,
+    diff_option,
+    full_option,
+    inventory_argument,
+)
 from provision.errors import ClusterctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -68,6 +75,7 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 @click.argument("words", metavar="[INVENTORY] [STAGE]...", nargs=-1, shell_complete=complete_stages)
 @check_option
 @diff_option
+@full_option
 @ansible_options
 def provision(request: Request, words: tuple[str, ...]) -> int:
     """Bring the machines to the declared state: all stages, or only those named.
@@ -124,7 +132,7 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
         require_confinement(opened.cluster)
     outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
     code = outcome.code
-    if detailed and code is ExitCode.DONE and outcome.report.changed:
+    if detailed and code is ExitCode.DONE and outcome.report.changes_pending:
         code = ExitCode.CHANGES_PENDING
         outcome.document["exit_code"] = int(code)
     if request.json:

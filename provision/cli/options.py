@@ -23,6 +23,7 @@ class Request:
     limit: str | None = None
     check: bool = False
     diff: bool = False
+    full: bool = False
     extra_vars: tuple[str, ...] = ()
     verbosity: int = 0
     forks: int | None = None
@@ -101,6 +102,7 @@ _RUNNING = (
 )
 
 check_option = click.option("-C", "--check", is_flag=True, help="Show what would change; change nothing.")
+full_option = click.option("--full", is_flag=True, help="Run every role on every machine, also where nothing is to be done.")
 diff_option = click.option("-D", "--diff", is_flag=True, help="Show how files change.")
 
 

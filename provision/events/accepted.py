@@ -16,7 +16,7 @@ from provision.model.checks import Check, Verdict, check_from
 from provision.model.text import one_line
 
 #: Actions whose checks are taken, each with whether it may judge other machines than the one that its task ran for.
-CHECKING = {"cluster_check": True, "hardware_record": False, "nvidia_driver_state": False}
+CHECKING = {"cluster_check": True, "hardware_record": False, "nvidia_driver_state": False, "observe": False}
 
 #: Actions whose data is taken, each with the key that it may give.
 REPORTING = {"cluster_report": "cluster_status", "lab_state": "cluster_data"}
@@ -32,10 +32,10 @@ def action_of(data: Mapping[str, Any]) -> str:
     return str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
 
 
-def checks_of(data: Mapping[str, Any], machines: Collection[str] = ()) -> list[Check]:
+def checks_of(data: Mapping[str, Any], machines: Collection[str] = (), key: str = "cluster_checks") -> list[Check]:
     """Return the checks in an event's result, none where the action is not one of ours.
 
-    ``machines`` are those that may be judged, all where it is empty. What cannot be read is an unknown check of the
+    ``key`` is where the result holds them: ``cluster_pending`` are those that say what there is to do. ``machines`` are those that may be judged, all where it is empty. What cannot be read is an unknown check of the
     machine that the task ran for.
     """
     host, action = str(data.get("host", "")), action_of(data)
@@ -43,7 +43,7 @@ def checks_of(data: Mapping[str, Any], machines: Collection[str] = ()) -> list[C
         return []
     found = []
     for part in parts_of(data):
-        items = part.get("cluster_checks") or ()
+        items = part.get(key) or ()
         for item in items if isinstance(items, Sequence) and not isinstance(items, str) else (items,):
             try:
                 check = plain(check_from(item, host=host))

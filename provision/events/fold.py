@@ -45,6 +45,8 @@ class RunReport:
     everything is one stage with an empty name. The runner sets ``began``, ``rc``, and after a stop ``stopped_by`` (the
     signal's number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
 
+    ``pending`` are the checks that failed before anything was done: what the run is to change, or in check mode would.
+
     Who starts the run says what it owes: ``owed`` as (machine, check id), without a machine where any may be spoken of;
     ``limited``, the machines it was limited to; ``left_out``, those that could not be entered; ``strict``, whether
     warnings count; ``machines``, those that checks may speak of (all where it is empty); ``locked`` and ``unrecorded``,
@@ -58,6 +60,7 @@ class RunReport:
     changes: dict[Task, set[str]] = field(default_factory=lambda: defaultdict(set))
     diffs: dict[Diff, set[str]] = field(default_factory=lambda: defaultdict(set))
     checks: list[Check] = field(default_factory=list)
+    pending: list[Check] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -117,6 +120,11 @@ class RunReport:
     def bad_checks(self) -> list[Check]:
         """Return the checks that stop a verdict of pass."""
         return [check for check in self.checks if not check.ok]
+
+    @property
+    def changes_pending(self) -> bool:
+        """True where a run in check mode has found something to do."""
+        return bool(self.pending) or self.changed > 0
 
     # -- folding ---------------------------------------------------------------------------------------------------
 
@@ -189,6 +197,7 @@ class RunReport:
         parts = parts_of(data)
         checks = checks_of(data, self.machines)
         self.checks += checks
+        self.pending += [check for check in checks_of(data, self.machines, "cluster_pending") if not check.ok]
         self.data.update(data_of(data))
         for part in parts:
             for text in part.get("warnings") or ():

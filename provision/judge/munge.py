@@ -10,6 +10,7 @@ from typing import Any, Self
 from provision.judge.clocks import Consensus, Offset, consensus
 from provision.judge.slurm_answers import line
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import MachineFacts
 
 SUBJECT = Subject("munge", ("key_mode", "same_key", "round_trip", "clock"), fix="clusterctl provision munge")
 
@@ -102,6 +103,39 @@ def checks(seen: Mapping[str, Seen], wants: Wants) -> list[Check]:
             _clock(host, offsets, agreed, wants),
         ]
     return found
+
+
+#: What a machine says of its own key, beside the controller's: judged before the role acts, and again afterwards.
+MACHINE = Subject("munge", ("key",), fix="clusterctl provision munge")
+
+
+def machine_checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge one machine's key. ``wants``: ``controller`` (is it this one), ``fingerprint``, ``mode``.
+
+    ``fingerprint`` is that of the controller's key with the salt that this machine used: empty where it has none
+    yet, None where it did not answer.
+    """
+    own, mode = facts["munge"], str(wants["mode"])
+    if wants["fingerprint"] is None and not wants["controller"]:
+        return [MACHINE.unknown("key", "the controller did not answer, so nothing can be compared with its key")]
+    expected = f"the cluster's key, {mode} munge:munge"
+    if absent := own.get("absent"):
+        return [MACHINE.check("key", False, f"no key: {absent}", expected, cause="never installed, or removed")]
+    problems = []
+    if not wants["controller"] and own["fingerprint"] != wants["fingerprint"]:
+        problems.append("another key than the controller's" if wants["fingerprint"] else "the controller has no key")
+    if (seen := f"{own['mode']} {own['owner']}") != f"{mode} munge:munge":
+        problems.append(seen)
+    return [
+        MACHINE.check(
+            "key",
+            not problems,
+            "; ".join(problems) or f"the cluster's key, {seen}",
+            expected,
+            source="the controller's key, compared by a hash with a salt made for this run; munge_key_mode",
+            cause="somebody changed the key's file by hand, or the controller's was made anew",
+        )
+    ]
 
 
 def _key_mode(host: str, own: Seen, mode: str) -> Check:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from provision.model.text import one_line
+
 
 class Verdict(StrEnum):
     """How a check ended. Unknown is not a pass: what could not be measured has not been proven."""
@@ -53,6 +55,15 @@ class Check:
     def ok(self) -> bool:
         """True unless this check stops a verdict of pass."""
         return self.verdict not in (Verdict.FAIL, Verdict.UNKNOWN)
+
+    @property
+    def sentence(self) -> str:
+        """The check in one line, as a failed task says it."""
+        parts = [f"{self.id}: {self.verdict}: observed {self.observed or 'nothing'}"]
+        parts[0] += f", expected {self.expected}" if self.expected else ""
+        parts[0] += f" ({self.source})" if self.source else ""
+        parts += [f"{word.capitalize()}: {text}" for word, text in (("cause", self.cause), ("fix", self.fix)) if text]
+        return one_line(". ".join(parts))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check as plain JSON types, keys as in the documents that commands print."""

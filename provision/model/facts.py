@@ -164,6 +164,64 @@ class RdmaFacts(TypedDict):
 
 
 @with_config(_STRICT)
+class PathState(TypedDict, total=False):
+    """What is at a path, or why that is not known (``error``). ``age``: seconds since its content changed."""
+
+    error: Text
+    kind: Word
+    mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{4}$")]
+    owner: Text
+    group: Text
+    uid: Annotated[int, Field(ge=0, le=2**32)]
+    gid: Annotated[int, Field(ge=0, le=2**32)]
+    age: Seconds
+    target: Text
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    text: str
+
+
+@with_config(_STRICT)
+class PackageState(TypedDict):
+    """An installed package."""
+
+    version: Text
+    held: bool
+
+
+@with_config(_STRICT)
+class ServiceState(TypedDict):
+    """A service in systemd's words; ``age``: seconds since it was started, ``loaded_age``: since its unit was read."""
+
+    load: Word
+    active: Word
+    sub: Word
+    enabled: Word
+    reload: bool
+    age: Seconds
+    loaded_age: Seconds
+
+
+@with_config(_STRICT)
+class StateFacts(TypedDict):
+    """How what roles manage stands; None where the machine did not answer within the limit."""
+
+    paths: dict[Text, PathState]
+    packages: dict[Text, PackageState] | None
+    services: dict[Text, ServiceState] | None
+
+
+@with_config(_STRICT)
+class MungeFacts(TypedDict, total=False):
+    """The key by its salted hash, never its text; ``absent`` says why there is none."""
+
+    absent: Text
+    mode: Word
+    owner: Text
+    salt: Word
+    fingerprint: Word
+
+
+@with_config(_STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 
@@ -189,6 +247,8 @@ class MachineFacts(TypedDict, total=False):
     hardware: HardwareFacts
     gpu: dict[Word, Any]
     rdma: RdmaFacts
+    state: StateFacts
+    munge: MungeFacts
 
 
 _MACHINE = TypeAdapter(MachineFacts)
@@ -211,6 +271,34 @@ def facts_from(answer: object, asked: Collection[str] = ()) -> MachineFacts:
     if silent := [part for part in PARTS if part in asked and part not in facts]:
         raise ValueError(f"the machine's answer cannot be used: it was asked for {', '.join(silent)} and says nothing")
     return facts
+
+
+def answered(answer: Mapping[str, Any], asked: Collection[str], before: float, after: float) -> MachineFacts:
+    """Read the result of the module ``machine_facts``, called between two readings of the control node's clock.
+
+    Raises:
+        ValueError: the module failed, or answered something else than facts; why, in one line.
+    """
+    if answer.get("failed") or "machine" not in answer:
+        raise ValueError(_why(answer))
+    try:
+        machine = facts_from(answer["machine"], asked)
+    except ValueError as error:
+        raise ValueError(f"the machine answered something else than facts: {error}") from None
+    if clock := machine.pop("clock", None):
+        low, high = sorted((clock.get("ended", 0) - after, clock.get("begun", 0) - before))
+        machine["clock_offset"] = {"low": round(low, 3), "high": round(high, 3)}
+    return machine
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    """Return one line: the module's own words, or the last ones of what ran in its place."""
+    said = answer.get("msg")
+    words = [said] if isinstance(said, str) and said else ["the machine answered something else than facts"]
+    for stream in ("module_stderr", "module_stdout"):
+        lines = str(answer.get(stream) or "")[-500:].strip().splitlines()
+        words += lines[-1:]
+    return " ".join(clean("; ".join(dict.fromkeys(words)), 1000).split())
 
 
 def plain(answer: object) -> Any:

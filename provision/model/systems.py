@@ -36,3 +36,12 @@ def known(name: str, version: str) -> System | None:
         if system.id == name and any(version == one or version.startswith(f"{one}.") for one in system.versions):
             return system
     return None
+
+
+def family(name: str, like: str = "") -> str:
+    """Return Ansible's name of the family of a system, by ``ID`` and ``ID_LIKE`` of os-release; empty if unknown."""
+    for word in (name, *like.split()):
+        for system in SYSTEMS:
+            if system.id == word:
+                return system.family
+    return ""

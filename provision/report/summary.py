@@ -150,6 +150,11 @@ def totals(report: RunReport) -> str:
 
 def show_changes(printer: Printer, report: RunReport) -> None:
     """Write what a run would change (or has changed): by task, machines folded, differences of files below."""
+    pending: dict[tuple[str, str, str], list[str]] = {}
+    for check in report.pending:
+        pending.setdefault((check.id, check.observed, check.fix), []).append(check.host)
+    for (name, observed, fix), machines in pending.items():
+        printer.line(f"{fold(machines)}: {name}: {observed}; {fix} changes it", style="yellow")
     for task, hosts in report.changes.items():
         printer.line(f"{fold(hosts)}: {task}", style="yellow")
     for diff, hosts in report.diffs.items():
@@ -157,7 +162,7 @@ def show_changes(printer: Printer, report: RunReport) -> None:
         for line in diff.text.splitlines():
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
             printer.line(line, style=colour)
-    if not report.changes and report.hosts:
+    if not report.changes_pending and report.hosts:
         printer.line("nothing would change")
 
 

@@ -1,0 +1,155 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a machine once for all that the named roles manage, and judge the answer here, in the worker of this machine.
+
+``roles``: the roles to judge, in order. Of each, three variables are read, templates and all: ``__<role>_managed``, what
+it leaves behind (provision.model.managed); ``__<role>_asks``, options of ``machine_facts`` beyond that; and
+``__<role>_wants``, what its own judge compares with. The last two may be absent; texts and wants may rest on the answer,
+as ``ansible_facts.cluster_machine``.
+
+``then`` says what a check means that does not pass:
+
+- ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role, except
+  in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once more with five times the
+  limits; then it fails the machine, because nothing is changed on a machine that did not answer.
+- ``prove``: the role has acted. What does not pass is a failure.
+- ``share``: only what other machines' wants need is wanted; nothing is judged.
+
+What goes back is small, because the main process reads every byte of it: ids of what passed, whole checks of the rest,
+and as facts the few things that roles' tasks and other machines' wants read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.template import trust_as_template
+
+from provision import content
+from provision.judge import road
+from provision.model.checks import Verdict
+from provision.model.facts import answered
+from provision.model.managed import ManagedError, managed_from, questions
+
+#: How much longer a machine may take that did not answer all questions the first time.
+PATIENCE = 5
+
+#: The family of which a machine is taken to be until it has said its own: asking for another's packages costs nothing.
+FAMILY = "Debian"
+
+
+class ActionModule(ActionBase):
+    """``observe``: see the module's docstring."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        roles, then = [str(role) for role in args.get("roles") or ()], str(args.get("then", "act"))
+        if set(args) - {"roles", "then"} or then not in ("act", "prove", "share"):
+            raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
+        result["changed"] = False
+        try:
+            facts, judged = self._judged(roles, task_vars, patience=1)
+            if then == "act" and _of(judged, Verdict.UNKNOWN):
+                facts, judged = self._judged(roles, task_vars, patience=PATIENCE)
+        except ManagedError as error:
+            raise AnsibleActionFail(str(error)) from error
+        except ValueError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        result["ansible_facts"] = road.handed_on(facts)
+        if then == "share":
+            return result
+        result["cluster_passed"] = [check.id for check in _of(judged, Verdict.PASS)]
+        rest = _of(judged, Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP)
+        bad = [check for check in rest if check.verdict is Verdict.UNKNOWN or (then == "prove" and not check.ok)]
+        if then == "prove" or bad:
+            result["cluster_checks"] = [check.as_dict() for check in rest]
+            if bad:
+                result.update(failed=True, msg="\n".join(check.sentence for check in bad))
+            return result
+        result["cluster_pending"] = [check.as_dict() for check in rest]
+        if self._task.diff and (diffs := self._diffs(judged, task_vars)):
+            result["diff"] = diffs
+        full = boolean(task_vars.get("cluster_full", False), strict=False)
+        pending = [role for role in roles if full or any(check.verdict is Verdict.FAIL for check in judged[role])]
+        if self._task.check_mode:
+            pending = []
+        parents = [*(f"observed_{role}" for role in roles), *(f"pending_{role}" for role in pending)]
+        # A result can name one group: there is one for each set of roles, below the groups of these roles.
+        result["add_group"] = f"observed_{hashlib.sha256(' '.join(parents).encode()).hexdigest()[:16]}"
+        result["parent_groups"] = parents
+        return result
+
+    def _judged(self, roles, task_vars, patience):
+        """Return the machine's facts, and the checks of each role."""
+        given = dict(task_vars.get("ansible_facts") or {})
+        family = given.get("os_family") or FAMILY
+        facts = self._asked(roles, _with_facts(task_vars, given, os_family=family), patience)
+        if (own := road.handed_on(facts)["os_family"]) != family:
+            # Which packages a role wants, and where its files are, goes by the family: the questions were another's.
+            facts = self._asked(roles, _with_facts(task_vars, given, os_family=own), patience)
+        variables = _with_facts(task_vars, given, **road.handed_on(facts))
+        templar = self._templar.copy_with_new_env(available_variables=variables)
+        judged = {}
+        for role in roles:
+            managed = managed_from(self._rendered(role, templar, variables))
+            wants = templar.template(variables.get(f"__{role}_wants") or {})
+            judged[role] = road.checks(role, facts, managed, wants)
+        return facts, judged
+
+    def _diffs(self, roles, judged, task_vars):
+        """Return the differences of files that may be shown: a second question, over the same connection."""
+        return []
+
+    def _asked(self, roles, variables, patience):
+        """Return the machine's answer to the questions of all roles, read as input."""
+        templar = self._templar.copy_with_new_env(available_variables=variables)
+        options = {"gather": set(), "state": {}}
+        for role in roles:
+            for kind, names in questions(variables.get(f"__{role}_managed") or {}, templar.template).items():
+                options["state"].setdefault(kind, []).extend(names)
+            for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
+                road.merge(options, option, value)
+        gather = sorted(options.pop("gather"))
+        before = time.time()
+        answer = self._execute_module(
+            module_name="machine_facts",
+            module_args={**options, "gather": gather, "patience": patience},
+            task_vars=variables,
+        )
+        return answered(answer, gather, before, time.time())
+
+    def _rendered(self, role, templar, variables):
+        """Return the role's data with its templates resolved, and the text of each file as ``template`` would write it."""
+        managed = dict(templar.template(variables.get(f"__{role}_managed") or {}))
+        files = []
+        for entry in managed.get("files") or ():
+            entry = dict(entry)
+            if "template" in entry and entry.get("when", True):
+                path = content.ROOT / "roles" / role / "templates" / entry["template"]
+                entry["text"] = self._text(path, variables)
+            elif "content" in entry:
+                entry["text"] = entry["content"]
+            files.append(entry)
+        return {**managed, "files": files}
+
+    def _text(self, path, variables):
+        templar = self._templar.copy_with_new_env(available_variables=variables, searchpath=[str(path.parent)])
+        # As the action template sets Jinja's options.
+        return templar.template(
+            trust_as_template(self._loader.get_text_file_contents(str(path))), overrides={"trim_blocks": True}
+        )
+
+
+def _with_facts(task_vars, given, **facts):
+    return {**task_vars, "ansible_facts": {**given, **facts}}
+
+
+def _of(judged, *verdicts):
+    return [check for checks in judged.values() for check in checks if check.verdict in verdicts]

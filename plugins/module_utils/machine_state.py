@@ -1,0 +1,143 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""How what roles manage stands on a machine: files, packages, services. Reads only. Standard library only, Python 3.8.
+
+Ages are seconds before now, so that nobody compares this machine's clock with another's.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import os
+import pwd
+import stat
+import time
+from pathlib import Path
+
+from ansible.module_utils.machine_system import output
+
+#: A file that roles manage is a few pages; of a larger one nothing but its size is compared.
+MAX_FILE = 16 * 2**20
+
+#: What is asked of systemd about each service (systemd's names, org.freedesktop.systemd1(5)).
+PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "NeedDaemonReload",
+    "ActiveEnterTimestampMonotonic",
+)
+
+
+def _name(lookup, number):
+    try:
+        return lookup(number)[0]
+    except KeyError:
+        return str(number)
+
+
+def _kind(mode):
+    for kind, test in (("file", stat.S_ISREG), ("directory", stat.S_ISDIR), ("link", stat.S_ISLNK)):
+        if test(mode):
+            return kind
+    return "other"
+
+
+def path_state(root, path, now, text_limit=0):
+    """Return what is at a path: ``kind`` (``absent``, ``file``, ``directory``, ``link``, ``other``), and what it has.
+
+    ``sha256`` is that of a file's content. ``text`` is the content itself where it is at most ``text_limit`` bytes.
+    """
+    place = Path(root, path.lstrip("/"))
+    try:
+        found = place.lstat()
+    except OSError as error:
+        return {"kind": "absent"} if isinstance(error, FileNotFoundError) else {"error": str(error.strerror)}
+    state = {
+        "kind": _kind(found.st_mode),
+        "mode": format(stat.S_IMODE(found.st_mode), "04o"),
+        "owner": _name(pwd.getpwuid, found.st_uid),
+        "group": _name(grp.getgrgid, found.st_gid),
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "age": round(now - found.st_mtime, 3),
+    }
+    try:
+        if state["kind"] == "link":
+            state["target"] = os.readlink(place)
+        elif state["kind"] == "file" and found.st_size <= MAX_FILE:
+            content = place.read_bytes()
+            state["sha256"] = hashlib.sha256(content).hexdigest()
+            if len(content) <= text_limit:
+                state["text"] = content.decode("utf-8", "replace")
+    except OSError as error:
+        return {"error": str(error.strerror)}
+    return state
+
+
+def paths(root, asked, texts=()):
+    """Return the state of each path; of those in ``texts`` also the text, up to 64 KiB."""
+    now = time.time()
+    return {path: path_state(root, path, now, 65536 if path in texts else 0) for path in asked}
+
+
+def packages(names, patience=1, run=None):
+    """Return version and hold of each package that is installed, asked of dpkg or rpm; None where neither answers."""
+    run = run or output
+    if not names:
+        return {}
+    answer = run(
+        ["dpkg-query", "-W", "-f=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n", *names], 10 * patience
+    )
+    if answer is not None:
+        rows = (line.split("\t") for line in answer.splitlines())
+        return {row[0]: {"version": row[1], "held": row[2] == "hold"} for row in rows if row[3:] == ["installed"]}
+    answer = run(["rpm", "-q", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n", *names], 10 * patience)
+    if answer is None:
+        return None
+    rows = [line.split("\t") for line in answer.splitlines() if "\t" in line]
+    locks = run(["cat", "/etc/dnf/plugins/versionlock.list"], 5 * patience) or ""
+    return {row[0]: {"version": row[1], "held": f"{row[0]}-" in locks and row[1] in locks} for row in rows}
+
+
+def services(names, patience=1, run=None):
+    """Return what systemd says of each service, with ``age``: seconds since it was started. None: it said nothing.
+
+    ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read.
+    """
+    run = run or output
+    if not names:
+        return {}
+    wanted = [f"--property={','.join(PROPERTIES)}", *(f"{name}.service" for name in names)]
+    answer = run(["systemctl", "show", *wanted], 10 * patience)
+    loaded = run(["systemctl", "show", "--property=UnitsLoadTimestampMonotonic", "--value"], 10 * patience)
+    if not answer or loaded is None:
+        return None
+    uptime = time.clock_gettime(time.CLOCK_MONOTONIC)
+    found = {}
+    for name, block in zip(names, answer.strip().split("\n\n")):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        entered = int(values.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+        found[name] = {
+            "load": values.get("LoadState", ""),
+            "active": values.get("ActiveState", ""),
+            "sub": values.get("SubState", ""),
+            "enabled": values.get("UnitFileState", ""),
+            "reload": values.get("NeedDaemonReload") == "yes",
+            "age": round(uptime - entered, 3),
+            "loaded_age": round(uptime - int(loaded.strip() or 0) / 1e6, 3),
+        }
+    return found
+
+
+def collect(root="/", ask=None, patience=1):
+    """Return everything above for what is asked: ``paths``, ``texts``, ``packages`` and ``services``, lists of names."""
+    ask = ask or {}
+    return {
+        "paths": paths(root, ask.get("paths") or (), ask.get("texts") or ()),
+        "packages": packages(ask.get("packages") or (), patience),
+        "services": services(ask.get("services") or (), patience),
+    }

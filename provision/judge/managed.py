@@ -1,0 +1,160 @@
+"""Whether what a role manages stands on a machine as declared: one judge for packages, files and services of all roles.
+
+Pure. A role without peculiarities has no judge of its own: its data (:mod:`provision.model.managed`) is what is wanted,
+and the check ``<role>.<kind>`` says whether the machine has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.managed import Managed, Place, Service
+
+#: Differences that a check shows before it counts the rest.
+_SHOWN = 5
+
+
+def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of the kinds that ``subject`` has, from the machine's answer ``state``.
+
+    ``state`` is what ``machine_facts`` reports of ``state``: ``paths``, ``packages`` and ``services``.
+    """
+    found = []
+    if "packages" in subject.names:
+        found.append(_packages(subject, wants, state.get("packages")))
+    if "files" in subject.names:
+        found.append(_files(subject, wants, state.get("paths")))
+    if "services" in subject.names:
+        found.append(_services(subject, wants.services, state))
+    return found
+
+
+def text_changes(wants: Managed, state: Mapping[str, Any]) -> dict[str, str]:
+    """Return path and wanted text of each file whose text differs and may be shown."""
+    paths = state.get("paths") or {}
+    return {
+        place.path: place.text
+        for place in wants.files
+        if place.text is not None and not place.secret and _text_differs(place, paths.get(place.path) or {})
+    }
+
+
+def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) -> Check:
+    if state is None:
+        return subject.unknown("packages", "the package database did not answer")
+    missing = [name for name in wants.packages if name not in state]
+    loose = [name for name in wants.packages if wants.held and name in state and not state[name].get("held")]
+    problems = [f"missing: {', '.join(missing)}"] if missing else []
+    problems += [f"not held: {', '.join(loose)}"] if loose else []
+    return subject.check(
+        "packages",
+        not problems,
+        "; ".join(problems) or f"{len(wants.packages)} installed",
+        "all installed and held" if wants.held else "all installed",
+        cause="removed, or never installed" if missing else "the hold was taken away",
+    )
+
+
+def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) -> Check:
+    if state is None:
+        return subject.unknown("files", "the machine did not say what is there")
+    unread = {path: answer["error"] for path, answer in state.items() if "error" in answer}
+    wrong: list[str] = []
+    silent: list[str] = []
+    judged = [
+        *((place.path, _place_problem(place, "directory", state.get(place.path))) for place in wants.directories),
+        *((place.path, _place_problem(place, "file", state.get(place.path))) for place in wants.files),
+        *((path, _link_problem(target, state.get(path))) for path, target in wants.links.items()),
+        *((path, _absent_problem(state.get(path))) for path in wants.absent),
+    ]
+    for path, problem in judged:
+        if path in unread or state.get(path) is None:
+            silent.append(f"{path}: {unread.get(path) or 'no answer'}")
+        elif problem:
+            wrong.append(f"{path} {problem}")
+    if wrong or not silent:
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        return subject.check(
+            "files",
+            not wrong,
+            "; ".join(wrong[:_SHOWN]) + more or f"{len(judged)} as declared",
+            "text, mode and owner as declared",
+            cause="changed or removed by hand, or never written",
+        )
+    return subject.unknown("files", "; ".join(silent[:_SHOWN]))
+
+
+def _place_problem(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
+    if state is None or "error" in state:
+        return ""
+    if state["kind"] != kind:
+        return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a {kind}"
+    problems = ["has another text"] if _text_differs(place, state) else []
+    if state.get("mode") != place.mode:
+        problems.append(f"has mode {state.get('mode')}, not {place.mode}")
+    for what, number in (("owner", "uid"), ("group", "gid")):
+        wanted = getattr(place, what)
+        if wanted not in (state.get(what), str(state.get(number))):
+            problems.append(f"has {what} {state.get(what)}, not {wanted}")
+    return " and ".join(problems)
+
+
+def _text_differs(place: Place, state: Mapping[str, Any]) -> bool:
+    if place.text is None:
+        return False
+    return state.get("sha256") != hashlib.sha256(place.text.encode()).hexdigest()
+
+
+def _link_problem(target: str, state: Mapping[str, Any] | None) -> str:
+    if state is None or "error" in state or (state["kind"] == "link" and state.get("target") == target):
+        return ""
+    if state["kind"] == "link":
+        return f"leads to {state.get('target')}, not to {target}"
+    return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a link to {target}"
+
+
+def _absent_problem(state: Mapping[str, Any] | None) -> str:
+    return "" if state is None or "error" in state or state["kind"] == "absent" else "is there"
+
+
+def _services(subject: Subject, wants: Sequence[Service], state: Mapping[str, Any]) -> Check:
+    answers, paths = state.get("services"), state.get("paths") or {}
+    if answers is None:
+        return subject.unknown("services", "systemd did not answer")
+    wrong = [
+        f"{service.name} {problem}"
+        for service in wants
+        if (problem := _service_problem(service, answers.get(service.name) or {}, paths))
+    ]
+    running = [service.name for service in wants if service.running]
+    return subject.check(
+        "services",
+        Verdict.FAIL if wrong else Verdict.PASS,
+        "; ".join(wrong) or f"{', '.join(running) or 'none'} running",
+        "running since their files were last changed, and at boot",
+        cause="stopped, disabled or masked, or its files changed after its start",
+    )
+
+
+def _service_problem(service: Service, state: Mapping[str, Any], paths: Mapping[str, Mapping[str, Any]]) -> str:
+    if state.get("load") == "masked":
+        return "is masked"
+    if state.get("load", "not-found") == "not-found":
+        return "is not there"
+    if service.running != (state.get("active") in ("active", "reloading")):
+        return f"is {state.get('active') or 'unknown'}" + (f" ({state['sub']})" if state.get("sub") else "")
+    if service.enabled and state.get("enabled") == "disabled":
+        return "is not started at boot"
+    if state.get("reload") or (unread := _younger(service.units, state.get("loaded_age", 0), paths)):
+        return "has unit files that systemd has not read yet" + ("" if state.get("reload") else f": {unread}")
+    if service.running and (stale := _younger(service.started_after, state.get("age", 0), paths)):
+        return f"was started before {stale} changed"
+    return ""
+
+
+def _younger(asked: Sequence[str], age: float, paths: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the first of the files that is younger than ``age`` seconds; empty for none."""
+    return next((path for path in asked if (paths.get(path) or {}).get("age", age) < age), "")

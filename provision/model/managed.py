@@ -1,0 +1,158 @@
+"""What a role leaves behind on a machine, said once: the data that its tasks loop over and that its checks compare. Pure.
+
+A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each optional::
+
+    packages: [name, ...]                         installed; with ``held: true`` also held at what is installed
+    directories: [{path, owner, group, mode}]     owner and group are root, the mode is 0755, where they are left out
+    files: [{path, template | content, owner, group, mode, secret}]     mode 0644; ``template`` is below templates/
+    links: [{path, target}]
+    absent: [path, ...]
+    services: [{name, started_after: [path], units: [path], running, enabled}]
+
+Any entry may have ``when``. A text, a ``when`` and what else is not a name may rest on what the machine has answered
+(``cluster_machine``); which paths, packages and services are asked about may not, because it is known before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Kinds of things that can be declared, each with the key by which an entry is asked about.
+KINDS = {
+    "packages": "",
+    "directories": "path",
+    "files": "path",
+    "links": "path",
+    "absent": "",
+    "services": "name",
+}
+
+#: By check: the kinds that it judges together.
+CHECKS = {
+    "packages": ("packages",),
+    "files": ("directories", "files", "links", "absent"),
+    "services": ("services",),
+}
+
+_SETTINGS = {"held"}
+
+
+class ManagedError(ValueError):
+    """The data of a role is not of the form above: a mistake of the role."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown."""
+
+    path: str
+    owner: str = "root"
+    group: str = "root"
+    mode: str = "0755"
+    text: str | None = None
+    secret: bool = False
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service as it should be; it is restarted where one of ``started_after`` is younger than its start."""
+
+    name: str
+    started_after: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    running: bool = True
+    enabled: bool = True
+
+
+@dataclass(frozen=True)
+class Managed:
+    """All that one role leaves behind on one machine."""
+
+    packages: tuple[str, ...] = ()
+    held: bool = False
+    directories: tuple[Place, ...] = ()
+    files: tuple[Place, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
+
+
+def names(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the checks that data of this form gives, in order: known without a machine and without a judge."""
+    return tuple(name for name, kinds in CHECKS.items() if any(kind in data for kind in kinds))
+
+
+def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[str, list[str]]:
+    """Return what a machine is asked about: ``paths``, ``packages`` and ``services``.
+
+    ``data`` is the role's, its templates unresolved; ``resolve`` gives their values, before the machine has answered.
+
+    Raises:
+        ManagedError: the data has an unknown key.
+    """
+    if unknown := set(data) - set(KINDS) - _SETTINGS:
+        raise ManagedError(f"unknown: {', '.join(sorted(unknown))}")
+    asked: dict[str, list[str]] = {"paths": [], "packages": [], "services": []}
+    for kind, key in KINDS.items():
+        entries = data.get(kind) or ()
+        if isinstance(entries, str):
+            entries = resolve(entries)
+        for entry in entries:
+            place = "paths" if kind not in asked else kind
+            asked[place].append(str(resolve(entry[key] if key else entry)))
+            if kind == "services":
+                watched = [*(entry.get("started_after") or ()), *(entry.get("units") or ())]
+                asked["paths"] += [str(resolve(path)) for path in watched]
+    return asked
+
+
+def managed_from(data: Mapping[str, Any]) -> Managed:
+    """Read a role's data, its templates resolved and each file's ``text`` rendered.
+
+    Raises:
+        ManagedError: it is not of the form that is described above.
+    """
+    try:
+        return Managed(
+            packages=tuple(_names(data.get("packages"))),
+            held=bool(data.get("held", False)),
+            directories=tuple(_place(entry, "0755") for entry in _entries(data.get("directories"))),
+            files=tuple(_place(entry, "0644") for entry in _entries(data.get("files"))),
+            links={str(entry["path"]): str(entry["target"]) for entry in _entries(data.get("links"))},
+            absent=tuple(_names(data.get("absent"))),
+            services=tuple(_service(entry) for entry in _entries(data.get("services"))),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ManagedError(f"not as declared data has to be: {error!r}") from None
+
+
+def _entries(entries: Sequence[Mapping[str, Any]] | None) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries or () if entry.get("when", True)]
+
+
+def _names(entries: Sequence[str] | None) -> list[str]:
+    return [str(entry) for entry in entries or ()]
+
+
+def _place(entry: Mapping[str, Any], mode: str) -> Place:
+    text = entry.get("text")
+    return Place(
+        path=str(entry["path"]),
+        owner=str(entry.get("owner", "root")),
+        group=str(entry.get("group", "root")),
+        mode=str(entry.get("mode", mode)).rjust(4, "0"),
+        text=None if text is None else str(text),
+        secret=bool(entry.get("secret", False)),
+    )
+
+
+def _service(entry: Mapping[str, Any]) -> Service:
+    return Service(
+        name=str(entry["name"]),
+        started_after=tuple(_names(entry.get("started_after"))),
+        units=tuple(_names(entry.get("units"))),
+        running=bool(entry.get("running", True)),
+        enabled=bool(entry.get("enabled", True)),
+    )
