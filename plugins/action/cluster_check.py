@@ -12,13 +12,12 @@ own: facts and variables could be set by a machine's answer.
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+
+from provision.runner.bad_checks import record, recorded
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
 _KNOWN = {"id", "results", "conclude", "hosts", "passed", "severity", "level", "simulated", "host", *_TEXTS}
@@ -28,27 +27,6 @@ def _text(value):
     if isinstance(value, (list, tuple)):
         return ", ".join(str(item) for item in value)
     return str(value).strip()
-
-
-def _file(host):
-    """Where a host's bad checks are kept: in the directory that Ansible makes for this run and removes after it."""
-    name = hashlib.sha256(host.encode()).hexdigest()
-    return Path(C.DEFAULT_LOCAL_TMP) / f"cluster_checks_bad-{name}"
-
-
-def _record(host, lines):
-    if lines:
-        with _file(host).open("a", encoding="utf-8", errors="replace") as record:
-            record.writelines(f"{line}\n" for line in lines)
-
-
-def _recorded(host):
-    """Return a host's bad checks. Two stages may have judged the same; it is one finding."""
-    try:
-        text = _file(host).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    return list(dict.fromkeys(text.splitlines()))
 
 
 class ActionModule(ActionBase):
@@ -63,22 +41,22 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
         if boolean(args.get("conclude", False), strict=False):
             if "hosts" in args:
-                recorded = [f"{other}: {line}" for other in args["hosts"] for line in _recorded(other)]
+                bad = [f"{host}: {line}" for host in args["hosts"] for line in recorded(C.DEFAULT_LOCAL_TMP, host)]
             else:
-                recorded = _recorded(task_vars["inventory_hostname"])
-            result.update(changed=False, failed=bool(recorded), msg="\n".join(recorded))
+                bad = recorded(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"])
+            result.update(changed=False, failed=bool(bad), msg="\n".join(bad))
             return result
         host = args.get("host") or task_vars["inventory_hostname"]
         checks = [dict(item) for item in args["results"]] if "results" in args else [self._judge(args)]
         for check in checks:
             check.setdefault("host", host)
             check["host"] = check["host"] or host
-        bad = [check for check in checks if check["verdict"] in ("fail", "unknown")]
+        failing = [check for check in checks if check["verdict"] in ("fail", "unknown")]
         result.update(changed=False, cluster_checks=checks)
         if boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            _record(task_vars["inventory_hostname"], [self._line(check) for check in bad])
-        elif bad:
-            result.update(failed=True, msg="\n".join(self._line(check) for check in bad))
+            record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], [self._line(check) for check in failing])
+        elif failing:
+            result.update(failed=True, msg="\n".join(self._line(check) for check in failing))
         return result
 
     @staticmethod

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a machine once for all that the named roles manage, and judge the answer here, in the worker of this machine.
 
-``roles``: the roles to judge, in order. Of each, three variables are read, templates and all: ``__<role>_managed``, what
-it leaves behind (provision.model.managed); ``__<role>_asks``, options of ``machine_facts`` beyond that; and
-``__<role>_wants``, what its own judge compares with. The last two may be absent; texts and wants may rest on the answer,
-as ``ansible_facts.cluster_machine``.
+``roles``: the roles to judge, in order. Of each, three variables are read, templates and all: ``__<role>_managed``,
+what it leaves behind (provision.model.managed); ``__<role>_asks``, options of ``machine_facts`` beyond that; and
+``__<role>_wants``, what its own judge compares with. The last two may be absent; texts and wants may rest on the
+answer, as ``ansible_facts.cluster_machine``.
 
 ``then`` says what a check means that does not pass:
 
-- ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role, except
-  in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once more with five times the
-  limits; then it fails the machine, because nothing is changed on a machine that did not answer.
+- ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
+  except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
+  more with five times the limits; then it fails the machine: nothing is changed because one was slow.
 - ``prove``: the role has acted. What does not pass is a failure.
 - ``share``: only what other machines' wants need is wanted; nothing is judged.
 
@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import hashlib
 import time
+from itertools import chain
 
+from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
@@ -31,9 +33,11 @@ from ansible.template import trust_as_template
 
 from provision import content
 from provision.judge import road
+from provision.judge.managed import text_changes
 from provision.model.checks import Verdict
 from provision.model.facts import answered
 from provision.model.managed import ManagedError, managed_from, questions
+from provision.runner.bad_checks import record
 
 #: How much longer a machine may take that did not answer all questions the first time.
 PATIENCE = 5
@@ -55,9 +59,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
         result["changed"] = False
         try:
-            facts, judged = self._judged(roles, task_vars, patience=1)
-            if then == "act" and _of(judged, Verdict.UNKNOWN):
-                facts, judged = self._judged(roles, task_vars, patience=PATIENCE)
+            facts, wanted, judged = self._judged(roles, task_vars, patience=1)
+            if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
+                facts, wanted, judged = self._judged(roles, task_vars, patience=PATIENCE)
         except ManagedError as error:
             raise AnsibleActionFail(str(error)) from error
         except ValueError as error:
@@ -65,16 +69,26 @@ class ActionModule(ActionBase):
         result["ansible_facts"] = road.handed_on(facts)
         if then == "share":
             return result
-        result["cluster_passed"] = [check.id for check in _of(judged, Verdict.PASS)]
-        rest = _of(judged, Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP)
+        found = list(chain(*judged.values()))
+        rest = [check for check in found if check.verdict is not Verdict.PASS]
         bad = [check for check in rest if check.verdict is Verdict.UNKNOWN or (then == "prove" and not check.ok)]
+        if then == "prove" and boolean(task_vars.get("cluster_check_collect", False), strict=False):
+            result["cluster_checks"] = [check.as_dict() for check in found]
+            record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], [check.sentence for check in bad])
+            return result
+        result["cluster_passed"] = [check.id for check in found if check.verdict is Verdict.PASS]
         if then == "prove" or bad:
             result["cluster_checks"] = [check.as_dict() for check in rest]
             if bad:
                 result.update(failed=True, msg="\n".join(check.sentence for check in bad))
             return result
         result["cluster_pending"] = [check.as_dict() for check in rest]
-        if self._task.diff and (diffs := self._diffs(judged, task_vars)):
+        if self._task.check_mode:
+            # Ansible's own output shows no part of a result that is long.
+            for check in rest:
+                if not check.ok:
+                    self._display.display(f"would change {task_vars['inventory_hostname']}: {check.sentence}")
+        if self._task.diff and (diffs := self._diffs(wanted, facts, task_vars)):
             result["diff"] = diffs
         full = boolean(task_vars.get("cluster_full", False), strict=False)
         pending = [role for role in roles if full or any(check.verdict is Verdict.FAIL for check in judged[role])]
@@ -87,7 +101,7 @@ class ActionModule(ActionBase):
         return result
 
     def _judged(self, roles, task_vars, patience):
-        """Return the machine's facts, and the checks of each role."""
+        """Return the machine's facts, what each role wants of it, and the checks of each role."""
         given = dict(task_vars.get("ansible_facts") or {})
         family = given.get("os_family") or FAMILY
         facts = self._asked(roles, _with_facts(task_vars, given, os_family=family), patience)
@@ -96,37 +110,48 @@ class ActionModule(ActionBase):
             facts = self._asked(roles, _with_facts(task_vars, given, os_family=own), patience)
         variables = _with_facts(task_vars, given, **road.handed_on(facts))
         templar = self._templar.copy_with_new_env(available_variables=variables)
-        judged = {}
+        wanted, judged = {}, {}
         for role in roles:
-            managed = managed_from(self._rendered(role, templar, variables))
+            wanted[role] = managed_from(self._rendered(role, templar, variables))
             wants = templar.template(variables.get(f"__{role}_wants") or {})
-            judged[role] = road.checks(role, facts, managed, wants)
-        return facts, judged
+            judged[role] = road.checks(role, facts, wanted[role], wants)
+        return facts, wanted, judged
 
-    def _diffs(self, roles, judged, task_vars):
+    def _diffs(self, wanted, facts, task_vars):
         """Return the differences of files that may be shown: a second question, over the same connection."""
-        return []
+        texts = {}
+        for managed in wanted.values():
+            texts.update(text_changes(managed, facts.get("state") or {}))
+        if not texts:
+            return []
+        ask = {"paths": sorted(texts), "texts": sorted(texts)}
+        module_args = {"gather": [], "state": ask}
+        answer = self._execute_module(module_name="machine_facts", module_args=module_args, task_vars=task_vars)
+        found = answered(answer, [], 0, 0)["state"]["paths"]
+        return [
+            {"before_header": path, "after_header": path, "before": found[path].get("text", ""), "after": texts[path]}
+            for path in sorted(texts)
+        ]
 
     def _asked(self, roles, variables, patience):
         """Return the machine's answer to the questions of all roles, read as input."""
         templar = self._templar.copy_with_new_env(available_variables=variables)
-        options = {"gather": set(), "state": {}}
+        options: dict = {"gather": [], "state": {}}
         for role in roles:
             for kind, names in questions(variables.get(f"__{role}_managed") or {}, templar.template).items():
                 options["state"].setdefault(kind, []).extend(names)
             for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
                 road.merge(options, option, value)
-        gather = sorted(options.pop("gather"))
         before = time.time()
         answer = self._execute_module(
             module_name="machine_facts",
-            module_args={**options, "gather": gather, "patience": patience},
+            module_args={**options, "patience": patience},
             task_vars=variables,
         )
-        return answered(answer, gather, before, time.time())
+        return answered(answer, options["gather"], before, time.time())
 
     def _rendered(self, role, templar, variables):
-        """Return the role's data with its templates resolved, and the text of each file as ``template`` would write it."""
+        """Return the role's data with its templates resolved, each file's text as ``template`` would write it."""
         managed = dict(templar.template(variables.get(f"__{role}_managed") or {}))
         files = []
         for entry in managed.get("files") or ():
@@ -149,7 +174,3 @@ class ActionModule(ActionBase):
 
 def _with_facts(task_vars, given, **facts):
     return {**task_vars, "ansible_facts": {**given, **facts}}
-
-
-def _of(judged, *verdicts):
-    return [check for checks in judged.values() for check in checks if check.verdict in verdicts]

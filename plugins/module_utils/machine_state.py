@@ -67,7 +67,7 @@ def path_state(root, path, now, text_limit=0):
     }
     try:
         if state["kind"] == "link":
-            state["target"] = os.readlink(place)
+            state["target"] = os.readlink(place)  # noqa: PTH115 - Python 3.8
         elif state["kind"] == "file" and found.st_size <= MAX_FILE:
             content = place.read_bytes()
             state["sha256"] = hashlib.sha256(content).hexdigest()
@@ -90,10 +90,11 @@ def packages(names, patience=1, run=None):
     if not names:
         return {}
     answer = run(
-        ["dpkg-query", "-W", "-f=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n", *names], 10 * patience
+        ["dpkg-query", "-W", "-f=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n", *names],
+        10 * patience,
     )
     if answer is not None:
-        rows = (line.split("\t") for line in answer.splitlines())
+        rows = [line.split("\t") for line in answer.splitlines()]
         return {row[0]: {"version": row[1], "held": row[2] == "hold"} for row in rows if row[3:] == ["installed"]}
     answer = run(["rpm", "-q", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n", *names], 10 * patience)
     if answer is None:
@@ -118,7 +119,7 @@ def services(names, patience=1, run=None):
         return None
     uptime = time.clock_gettime(time.CLOCK_MONOTONIC)
     found = {}
-    for name, block in zip(names, answer.strip().split("\n\n")):
+    for name, block in zip(names, answer.strip().split("\n\n")):  # noqa: B905 - Python 3.8
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         entered = int(values.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
         found[name] = {
@@ -133,11 +134,20 @@ def services(names, patience=1, run=None):
     return found
 
 
+def manager(names, patience=1, run=None):
+    """Return systemd's own settings of these names, for example DefaultLimitMEMLOCK. None: it said nothing."""
+    if not names:
+        return {}
+    answer = (run or output)(["systemctl", "show", f"--property={','.join(names)}"], 10 * patience)
+    return dict(line.split("=", 1) for line in answer.splitlines() if "=" in line) if answer else None
+
+
 def collect(root="/", ask=None, patience=1):
-    """Return everything above for what is asked: ``paths``, ``texts``, ``packages`` and ``services``, lists of names."""
+    """Return all of the above for what is asked: lists of names under ``paths``, ``texts``, ``packages``, ..."""
     ask = ask or {}
     return {
         "paths": paths(root, ask.get("paths") or (), ask.get("texts") or ()),
         "packages": packages(ask.get("packages") or (), patience),
         "services": services(ask.get("services") or (), patience),
+        "manager": manager(ask.get("manager") or (), patience),
     }

@@ -6,9 +6,18 @@
 from __future__ import annotations
 
 import platform
+import socket
 import time
 
-from ansible.module_utils import machine_gpu, machine_hardware, machine_key, machine_rdma, machine_state, machine_system
+from ansible.module_utils import (
+    hosts_text,
+    machine_gpu,
+    machine_hardware,
+    machine_key,
+    machine_rdma,
+    machine_state,
+    machine_system,
+)
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -66,6 +75,10 @@ options:
     description: "Report mode, owner and salted hash of munge's key: C(path), and C(salt), a new one where it is empty."
     type: dict
     default: {}
+  hosts:
+    description: "Report whether a hosts file is as wanted: C(path), C(entries), C(own_names), as for C(hosts_file)."
+    type: dict
+    default: {}
   patience:
     description: How many times longer than usual a question may take.
     type: int
@@ -96,6 +109,7 @@ def main():
             "apt": {"type": "bool", "default": False},
             "state": {"type": "dict", "default": {}},
             "munge": {"type": "dict", "default": {}},
+            "hosts": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
@@ -103,7 +117,8 @@ def main():
     )
     given = dict(module.params)
     gather, root = given.pop("gather"), given.pop("root")
-    state, munge, patience = given.pop("state"), given.pop("munge"), given.pop("patience")
+    state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
+    patience = given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -124,6 +139,8 @@ def main():
         machine["state"] = machine_state.collect(root, state, patience)
     if munge:
         machine["munge"] = machine_key.collect(root, munge)
+    if hosts:
+        machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

@@ -214,7 +214,7 @@ def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlE
 def session(command: str, opened: Opened, request: Request, *, lock: Hold | None) -> Iterator[journal.Run]:
     """Make a run's record, under the cluster's lock where asked; a run that ends by an exception is recorded too."""
     directory = journal.prepare(journal.state_directory(opened.path))
-    shown = {"limit": request.limit, "check": request.check, "user": request.user, "forks": request.forks, "full": request.full}
+    shown = {name: getattr(request, name) for name in ("limit", "check", "full", "user", "forks")}
     record = journal.begin(
         directory,
         command,

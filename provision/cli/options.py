@@ -102,7 +102,7 @@ _RUNNING = (
 )
 
 check_option = click.option("-C", "--check", is_flag=True, help="Show what would change; change nothing.")
-full_option = click.option("--full", is_flag=True, help="Run every role on every machine, also where nothing is to be done.")
+full_option = click.option("--full", is_flag=True, help="Run all roles everywhere, also where nothing is to be done.")
 diff_option = click.option("-D", "--diff", is_flag=True, help="Show how files change.")
 
 

@@ -35,8 +35,9 @@ def action_of(data: Mapping[str, Any]) -> str:
 def checks_of(data: Mapping[str, Any], machines: Collection[str] = (), key: str = "cluster_checks") -> list[Check]:
     """Return the checks in an event's result, none where the action is not one of ours.
 
-    ``key`` is where the result holds them: ``cluster_pending`` are those that say what there is to do. ``machines`` are those that may be judged, all where it is empty. What cannot be read is an unknown check of the
-    machine that the task ran for.
+    ``key`` is where the result holds them: ``cluster_pending`` are those that say what there is to do. ``machines``
+    are those that may be judged, all where it is empty. What cannot be read is an unknown check of the machine that
+    the task ran for.
     """
     host, action = str(data.get("host", "")), action_of(data)
     if action not in CHECKING:

@@ -14,7 +14,7 @@ from provision.model.facts import MachineFacts, Memlock
 
 SUBJECT = Subject(
     "base_system",
-    names=("names", "hostname", "clock", "time_service", "packages", "memlock"),
+    names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock"),
     fix="clusterctl provision base",
 )
 
@@ -25,27 +25,45 @@ _SHOWN = 5
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge a prepared machine: all checks of the subject.
 
-    ``facts`` is what ``machine_facts`` reports of ``system``. ``wants``: ``name`` (in the inventory), ``hosts`` (list
-    of address and names), ``memlock``, ``time_service``, ``clock_warn_seconds``, ``clock_fail_seconds``.
+    ``facts`` is what ``machine_facts`` reports of ``system`` and ``hosts``. ``wants``: ``name`` (in the inventory),
+    ``hosts`` (list of address and names), ``memlock`` and ``service_memlock`` (what logins and services may lock, in
+    KiB), ``time_service``, ``clock_warn_seconds``, ``clock_fail_seconds``.
     """
     return [
         _names(facts, list(wants["hosts"]), str(wants["name"])),
         hostname(SUBJECT, facts, str(wants["name"])),
         clock(SUBJECT, facts, wants),
         _time(facts, str(wants["time_service"])),
-        _packages(list(facts["packages_missing"])),
+        _interrupted(facts["packages_interrupted"]),
+        _limits(facts, str(wants["service_memlock"])),
         _memlock(facts["memlock"], str(wants["memlock"])),
     ]
 
 
-def _packages(missing: Sequence[str]) -> Check:
+def _interrupted(packages: Sequence[str]) -> Check:
     return SUBJECT.check(
-        "packages",
-        not missing,
-        f"missing: {', '.join(missing)}" if missing else "all installed",
-        "all installed",
-        source="base_system_packages",
-        cause="removed, or never installed",
+        "interrupted",
+        not packages,
+        f"stopped in the middle of {', '.join(packages[:_SHOWN])}" if packages else "none",
+        "no installation that was stopped in the middle",
+        cause="the machine or the package manager was stopped while it installed",
+    )
+
+
+def _limits(facts: MachineFacts, wanted: str) -> Check:
+    """Compare what systemd gives services: it reads its settings only when it is told to."""
+    manager = facts["state"]["manager"]
+    if manager is None:
+        return SUBJECT.unknown("limits", "systemd did not answer")
+    observed = manager.get("DefaultLimitMEMLOCK", "")
+    expected = "infinity" if wanted == "unlimited" else str(int(wanted) * 1024)
+    return SUBJECT.check(
+        "limits",
+        observed == expected,
+        f"services may lock {observed or 'nothing that systemd would tell'}",
+        f"{expected} (bytes)",
+        source="base_system_memlock; systemctl show --property=DefaultLimitMEMLOCK",
+        cause="systemd has not read its settings again since they were changed",
     )
 
 
@@ -64,6 +82,8 @@ def _names(facts: MachineFacts, entries: Sequence[Mapping[str, Any]], name: str)
                 if hidden
                 else f"{alias} is {' '.join(answer) or 'unknown'}, declared {entry['address']}"
             )
+    if not facts["hosts"].get("current"):
+        wrong.append(facts["hosts"].get("error") or "the hosts file does not hold them as they are declared")
     own = list(addresses.get(facts["hostname"]) or [])
     if not own or any(is_loopback(address) for address in own):
         wrong.append(f"its own name {facts['hostname']} is {' '.join(own) or 'unknown'}")

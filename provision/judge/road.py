@@ -1,4 +1,4 @@
-"""The roles that are observed before they act: what each one's machine is asked, who judges it, what is handed on. Pure.
+"""The roles that are observed before they act: who judges each one's machine, and what of its answer goes on. Pure.
 
 A role stands here when its tasks run only where one of its checks fails. ``ROLES`` is in the order of the stages.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provision.judge import managed, munge
+from provision.judge import base_system, managed, munge
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.managed import Managed
@@ -33,6 +33,7 @@ def _role(stage: str, name: str, kinds: Sequence[str], judge: Judge | None = Non
 
 
 ROLES: Mapping[str, Role] = {
+    "base_system": _role("base", "base_system", ("packages", "files", "services"), base_system.checks),
     "munge": _role("munge", "munge", ("packages", "files", "services"), munge.machine_checks),
 }
 
@@ -47,13 +48,13 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
 
 
 def merge(options: MutableMapping[str, Any], name: str, value: Any) -> None:
-    """Add what one role asks to what all roles ask: lists and sets grow, mappings are joined, of numbers the highest."""
-    if name == "gather":
-        options["gather"].update(value)
-    elif isinstance(value, list):
-        options[name] = list(dict.fromkeys([*options.get(name, ()), *value]))
+    """Add what one role asks to what all roles ask: lists grow, mappings are joined, of numbers the highest counts."""
+    if isinstance(value, list | tuple):
+        options[name] = [*(there := options.get(name, [])), *(item for item in value if item not in there)]
     elif isinstance(value, Mapping):
-        options[name] = {**options.get(name, {}), **value}
+        merged = options.setdefault(name, {})
+        for key, part in value.items():
+            merge(merged, key, part)
     elif isinstance(value, int):
         options[name] = max(value, options.get(name, value))
     else:
@@ -70,7 +71,11 @@ def handed_on(facts: MachineFacts) -> dict[str, Any]:
     shared = {}
     if "munge" in facts:
         shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
-    machine = {"container": bool(facts.get("container"))}
+    machine: dict[str, Any] = {"container": bool(facts.get("container"))}
+    if "hostname" in facts:
+        machine["hostname"] = facts["hostname"]
+    if "memlock" in facts:
+        machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
     return {
         "os_family": family(system["id"], system.get("like", "")),
         "cluster_machine": machine,

@@ -203,11 +203,12 @@ class ServiceState(TypedDict):
 
 @with_config(_STRICT)
 class StateFacts(TypedDict):
-    """How what roles manage stands; None where the machine did not answer within the limit."""
+    """How what roles manage stands, ``manager`` in systemd itself; None where the machine did not answer in time."""
 
     paths: dict[Text, PathState]
     packages: dict[Text, PackageState] | None
     services: dict[Text, ServiceState] | None
+    manager: dict[Word, Text] | None
 
 
 @with_config(_STRICT)
@@ -219,6 +220,14 @@ class MungeFacts(TypedDict, total=False):
     owner: Text
     salt: Word
     fingerprint: Word
+
+
+@with_config(_STRICT)
+class HostsFacts(TypedDict, total=False):
+    """Whether the hosts file holds the cluster's names as wanted, or why that is not known."""
+
+    current: bool
+    error: Text
 
 
 @with_config(_STRICT)
@@ -249,6 +258,7 @@ class MachineFacts(TypedDict, total=False):
     rdma: RdmaFacts
     state: StateFacts
     munge: MungeFacts
+    hosts: HostsFacts
 
 
 _MACHINE = TypeAdapter(MachineFacts)

@@ -1,4 +1,4 @@
-"""What a role leaves behind on a machine, said once: the data that its tasks loop over and that its checks compare. Pure.
+"""What a role leaves behind on a machine, said once: what its tasks loop over and its checks compare. Pure.
 
 A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each optional::
 

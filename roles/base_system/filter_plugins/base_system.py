@@ -1,10 +1,9 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into what base_system writes and how it is judged. Translation only."""
+"""Ansible's door into what base_system writes. Translation only."""
 
 from __future__ import annotations
 
-from provision.judge import base_system
 from provision.model import addresses, memlock
 
 
@@ -18,11 +17,6 @@ def base_system_memlock(wanted, highest):
     return memlock.possible(str(wanted), str(highest))
 
 
-def base_system_checks(machine, settings):
-    """Return the checks of one machine, as the action cluster_check takes them."""
-    return [check.as_dict() for check in base_system.checks(machine, settings)]
-
-
 class FilterModule:
     """Filters of the role base_system."""
 
@@ -31,5 +25,4 @@ class FilterModule:
         return {
             "base_system_entries": base_system_entries,
             "base_system_memlock": base_system_memlock,
-            "base_system_checks": base_system_checks,
         }

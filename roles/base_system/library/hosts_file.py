@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.hosts_text import planned
 
 DOCUMENTATION = r"""
 module: hosts_file
@@ -36,52 +36,6 @@ options:
     elements: str
     default: []
 """
-
-BEGIN = "# BEGIN hosts of the cluster, written by clusterctl"
-END = "# END hosts of the cluster"
-
-
-def is_loopback(address):
-    """Return whether an address leads back to the machine itself."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
-def without_own_names(line, own):
-    """Return a line without the machine's names if its address is a loopback one; None when no name is left.
-
-    ``own`` holds first labels: a name belongs to the machine in whatever domain it is written.
-    """
-    words = line.split("#", 1)[0].split()
-    left = [word for word in words[1:] if word.split(".", 1)[0] not in own]
-    if len(words) < 2 or not is_loopback(words[0]) or left == words[1:]:
-        return line
-    return f"{words[0]}\t{' '.join(left)}" if left else None
-
-
-def planned(before, entries, own_names):
-    """Return the text of the file as it should be.
-
-    Raises:
-        ValueError: the block begins and does not end, so that nobody can say which lines are ours.
-    """
-    lines = before.splitlines()
-    at = len(lines)
-    if BEGIN in lines:
-        at = lines.index(BEGIN)
-        if END not in lines[at:]:
-            raise ValueError(f"line {at + 1} begins our block, and no line ends it")
-        del lines[at : lines.index(END, at) + 1]
-    block = [f"{entry['address']}\t{' '.join(entry['names'])}" for entry in entries]
-    named = {name.split(".", 1)[0] for entry in entries for name in entry["names"]}
-    own = {name.split(".", 1)[0] for name in own_names} - {"localhost"}
-    # A machine that the block does not name keeps its line: a loopback address is better than none.
-    own &= named
-    head = [line for line in (without_own_names(line, own) for line in lines[:at]) if line is not None]
-    tail = [line for line in (without_own_names(line, own) for line in lines[at:]) if line is not None]
-    return "\n".join([*head, BEGIN, *block, END, *tail]) + "\n"
 
 
 def main():
