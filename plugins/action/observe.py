@@ -12,6 +12,7 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
+  Checks of a role that refuses (preflight) are no such thing: where one does not pass, the machine joins ``refused``.
 - ``prove``: the role has acted. What does not pass is a failure.
 - ``share``: only what other machines' wants need is wanted; nothing is judged.
 
@@ -57,7 +58,13 @@ class ActionModule(ActionBase):
         roles, then = [str(role) for role in args.get("roles") or ()], str(args.get("then", "act"))
         if set(args) - {"roles", "then"} or then not in ("act", "prove", "share"):
             raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
+        if unknown := [role for role in roles if role not in road.ROLES]:
+            raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
+        if then != "share":
+            roles = road.roles_for(roles, task_vars["group_names"])
         result["changed"] = False
+        if not roles:
+            return result
         try:
             facts, wanted, judged = self._judged(roles, task_vars, patience=1)
             if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
@@ -69,36 +76,50 @@ class ActionModule(ActionBase):
         result["ansible_facts"] = road.handed_on(facts)
         if then == "share":
             return result
-        found = list(chain(*judged.values()))
+        before = list(chain(*(checks for role, checks in judged.items() if road.ROLES[role].refuses)))
+        found = [check for check in chain(*judged.values()) if check not in before]
+        parents = [f"observed_{role}" for role in roles]
+        if then == "act":
+            self._to_do(result, judged, before, task_vars)
+            parents += result.pop("pending")
+        elif boolean(task_vars.get("cluster_check_collect", False), strict=False):
+            result["cluster_checks"] = [check.as_dict() for check in (*before, *found)]
+            _record(task_vars, [*before, *found])
+        else:
+            _fail(result, [*before, *found], [check for check in (*before, *found) if not check.ok])
+        if self._task.diff and then == "act" and (diffs := self._diffs(wanted, facts, task_vars)):
+            result["diff"] = diffs
+        if not result.get("failed"):
+            # A result can name one group: there is one for each set of roles, below the groups of these roles.
+            result["add_group"] = f"observed_{hashlib.sha256(' '.join(parents).encode()).hexdigest()[:16]}"
+            result["parent_groups"] = parents
+        return result
+
+    def _to_do(self, result, judged, before, task_vars):
+        """Put into the result what there is to do, and as ``pending`` the groups for it; fail where it is not known."""
+        found = [check for check in chain(*judged.values()) if check not in before]
         rest = [check for check in found if check.verdict is not Verdict.PASS]
-        bad = [check for check in rest if check.verdict is Verdict.UNKNOWN or (then == "prove" and not check.ok)]
-        if then == "prove" and boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            result["cluster_checks"] = [check.as_dict() for check in found]
-            record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], [check.sentence for check in bad])
-            return result
+        result["pending"] = []
+        if unknown := [check for check in rest if check.verdict is Verdict.UNKNOWN]:
+            _fail(result, [*before, *rest], unknown)
+            return
         result["cluster_passed"] = [check.id for check in found if check.verdict is Verdict.PASS]
-        if then == "prove" or bad:
-            result["cluster_checks"] = [check.as_dict() for check in rest]
-            if bad:
-                result.update(failed=True, msg="\n".join(check.sentence for check in bad))
-            return result
         result["cluster_pending"] = [check.as_dict() for check in rest]
+        result["cluster_checks"] = [check.as_dict() for check in before]
+        if _record(task_vars, before):
+            result["pending"] = ["refused"]
         if self._task.check_mode:
-            # Ansible's own output shows no part of a result that is long.
+            # No role runs. Ansible's own output shows no part of a result that is long.
             for check in rest:
                 if not check.ok:
                     self._display.display(f"would change {task_vars['inventory_hostname']}: {check.sentence}")
-        if self._task.diff and (diffs := self._diffs(wanted, facts, task_vars)):
-            result["diff"] = diffs
+            return
         full = boolean(task_vars.get("cluster_full", False), strict=False)
-        pending = [role for role in roles if full or any(check.verdict is Verdict.FAIL for check in judged[role])]
-        if self._task.check_mode:
-            pending = []
-        parents = [*(f"observed_{role}" for role in roles), *(f"pending_{role}" for role in pending)]
-        # A result can name one group: there is one for each set of roles, below the groups of these roles.
-        result["add_group"] = f"observed_{hashlib.sha256(' '.join(parents).encode()).hexdigest()[:16]}"
-        result["parent_groups"] = parents
-        return result
+        result["pending"] += [
+            f"pending_{role}"
+            for role, checks in judged.items()
+            if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
+        ]
 
     def _judged(self, roles, task_vars, patience):
         """Return the machine's facts, what each role wants of it, and the checks of each role."""
@@ -174,3 +195,16 @@ class ActionModule(ActionBase):
 
 def _with_facts(task_vars, given, **facts):
     return {**task_vars, "ansible_facts": {**given, **facts}}
+
+
+def _record(task_vars, checks):
+    """Keep what did not pass for the play that ends the run by it; tell whether there is any."""
+    bad = [check.sentence for check in checks if not check.ok]
+    record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], bad)
+    return bool(bad)
+
+
+def _fail(result, checks, bad):
+    result["cluster_checks"] = [check.as_dict() for check in checks]
+    if bad:
+        result.update(failed=True, msg="\n".join(check.sentence for check in bad))

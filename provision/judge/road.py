@@ -5,11 +5,11 @@ A role stands here when its tasks run only where one of its checks fails. ``ROLE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provision.judge import base_system, managed, munge
+from provision.judge import base_system, hardware, managed, munge, preflight
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.managed import Managed
@@ -21,21 +21,42 @@ Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
 
 @dataclass(frozen=True)
 class Role:
-    """A role on this road: the stage that it belongs to, the generic checks that its data gives, and its own judge."""
+    """A role on this road: the stage that it belongs to, the generic checks that its data gives, and its own judge.
+
+    ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
+    are those of the inventory whose machines it is for; none means all.
+    """
 
     stage: str
     subject: Subject
     judge: Judge | None = None
+    refuses: bool = False
+    groups: tuple[str, ...] = ()
 
 
-def _role(stage: str, name: str, kinds: Sequence[str], judge: Judge | None = None) -> Role:
-    return Role(stage, Subject(name, tuple(kinds), fix=f"clusterctl provision {stage}"), judge)
+def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge what is refused before anything is changed: the machine, and, where it runs jobs, its hardware."""
+    found = preflight.checks(facts, wants["settings"])
+    if "hardware" in facts:
+        found += hardware.checks(facts["hardware"], wants["declared"], simulated=bool(wants["simulated"]))
+    return found
 
+
+_SLURM = ("slurm_controller", "slurm_compute")
+_GENERIC = ("packages", "files", "services")
 
 ROLES: Mapping[str, Role] = {
-    "base_system": _role("base", "base_system", ("packages", "files", "services"), base_system.checks),
-    "munge": _role("munge", "munge", ("packages", "files", "services"), munge.machine_checks),
+    "preflight": Role("preflight", Subject("preflight", ()), _can_be_provisioned, refuses=True),
+    "base_system": Role("base", Subject("base_system", _GENERIC, fix="clusterctl provision base"), base_system.checks),
+    "munge": Role(
+        "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
+    ),
 }
+
+
+def roles_for(roles: Iterable[str], groups: Collection[str]) -> list[str]:
+    """Return those of the roles that are for a machine in these groups of the inventory."""
+    return [name for name in roles if not ROLES[name].groups or set(ROLES[name].groups) & set(groups)]
 
 
 def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any]) -> list[Check]:
@@ -45,6 +66,12 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
     if entry.judge is not None:
         found += entry.judge(facts, own)
     return found
+
+
+def roles_of(stages: Iterable[str]) -> list[str]:
+    """Return the roles of these stages that are observed before they act, in order."""
+    wanted = set(stages)
+    return [name for name, role in ROLES.items() if role.stage in wanted]
 
 
 def merge(options: MutableMapping[str, Any], name: str, value: Any) -> None:

@@ -40,6 +40,9 @@ _NUMBERS = {
     "node_cgroup_version": ("cgroup_version", "/proc/1/cgroup"),
 }
 
+#: What every machine has, so that a discovery records it.
+ALWAYS = tuple(_NUMBERS)
+
 Recorded = tuple[str, int | str, str]
 
 

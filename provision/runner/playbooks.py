@@ -24,6 +24,7 @@ from provision import content
 from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError
 from provision.events.fold import RunReport
+from provision.judge import road
 from provision.runner import journal
 from provision.runner.limits import Deadline
 from provision.runner.process import MARK, Stop, end_connections, kill_marked
@@ -145,7 +146,10 @@ def _runner(
     project = record.directory / "project"
     project.mkdir(mode=0o700)
     playbook = project / "run.yml"
-    _write(playbook, json.dumps([{"ansible.builtin.import_playbook": str(path)} for path in paths]))
+    # What the machines are asked before the first of these stages serves all of them.
+    observed = {"cluster_observed": road.roles_of(path.stem for path in paths)}
+    given = {"vars": observed} if observed["cluster_observed"] else {}
+    _write(playbook, json.dumps([{"ansible.builtin.import_playbook": str(path), **given} for path in paths]))
     config = RunnerConfig(
         private_data_dir=str(record.directory),
         artifact_dir=str(record.directory),
@@ -221,6 +225,8 @@ def _limit(record: journal.Run, options: Options) -> str:
 def _plays(path: Path, stage: str = "") -> Iterator[tuple[str, str]]:
     """Yield (stage, play name) in the order in which Ansible will start them; the stage is the file's name.
 
+    What a stage imports is part of it: its observation and its proof. ``site.yml`` is no stage.
+
     Raises:
         ClusterctlError: the playbook is not there (exit code 2).
     """
@@ -237,7 +243,7 @@ def _plays(path: Path, stage: str = "") -> Iterator[tuple[str, str]]:
             continue
         imported = play.get("ansible.builtin.import_playbook") or play.get("import_playbook")
         if isinstance(imported, str):
-            yield from _plays(path.parent / imported)
+            yield from _plays(path.parent / imported, stage or ("" if path.stem == "site" else path.stem))
             continue
         hosts = play.get("hosts", "")
         pattern = ",".join(str(host) for host in hosts) if isinstance(hosts, list) else str(hosts)
