@@ -65,6 +65,8 @@ class ActionModule(ActionBase):
         result["changed"] = False
         if not roles:
             return result
+        if then == "share":
+            return self._shared(result, roles, task_vars)
         try:
             facts, wanted, judged = self._judged(roles, task_vars, patience=1)
             if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
@@ -73,9 +75,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         except ValueError as error:
             return {**result, "failed": True, "msg": str(error)}
-        result["ansible_facts"] = road.handed_on(facts)
-        if then == "share":
-            return result
+        result["ansible_facts"] = road.handed_on(facts, task_vars.get("ansible_facts"))
         before = list(chain(*(checks for role, checks in judged.items() if road.ROLES[role].refuses)))
         found = [check for check in chain(*judged.values()) if check not in before]
         parents = [f"observed_{role}" for role in roles]
@@ -121,15 +121,36 @@ class ActionModule(ActionBase):
             if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
         ]
 
-    def _judged(self, roles, task_vars, patience):
-        """Return the machine's facts, what each role wants of it, and the checks of each role."""
+    def _shared(self, result, roles, task_vars):
+        """Return what the machine tells others, be it this one or the one that the task is delegated to."""
+        variables = task_vars
+        if self._task.delegate_to:
+            # Roles' data then speaks of the machine that answers.
+            delegated = task_vars["ansible_delegated_vars"]
+            name = self._task.delegate_to
+            variables = {**delegated[name], "inventory_hostname": name, "ansible_delegated_vars": delegated}
+        try:
+            facts, given = self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)
+        except ManagedError as error:
+            raise AnsibleActionFail(str(error)) from error
+        except ValueError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        return {**result, "ansible_facts": road.handed_on(facts, given)}
+
+    def _answered(self, roles, task_vars, patience):
+        """Return the machine's facts, and what was known of it before."""
         given = dict(task_vars.get("ansible_facts") or {})
         family = given.get("os_family") or FAMILY
         facts = self._asked(roles, _with_facts(task_vars, given, os_family=family), patience)
-        if (own := road.handed_on(facts)["os_family"]) != family:
+        if (own := road.handed_on(facts, given)["os_family"]) not in (family, ""):
             # Which packages a role wants, and where its files are, goes by the family: the questions were another's.
             facts = self._asked(roles, _with_facts(task_vars, given, os_family=own), patience)
-        variables = _with_facts(task_vars, given, **road.handed_on(facts))
+        return facts, given
+
+    def _judged(self, roles, task_vars, patience):
+        """Return the machine's facts, what each role wants of it, and the checks of each role."""
+        facts, given = self._answered(roles, task_vars, patience)
+        variables = _with_facts(task_vars, given, **road.handed_on(facts, given))
         templar = self._templar.copy_with_new_env(available_variables=variables)
         wanted, judged = {}, {}
         for role in roles:

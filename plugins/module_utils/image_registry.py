@@ -17,23 +17,26 @@ from pathlib import Path
 LOGIN = "/root/.docker/config.json"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 
+#: How long a registry may take for one answer.
+SECONDS = 20
+
 
 class RegistryError(Exception):
     """Why the registry could not be asked."""
 
 
-def ask(url, context, authorization=None):
+def ask(url, context, authorization=None, seconds=SECONDS):
     """Ask a registry for a manifest; return the HTTP status, and what it wants to see of those whom it turns away."""
     headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
     request = urllib.request.Request(url, method="HEAD", headers=headers)  # noqa: S310 - always https
     try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:  # noqa: S310
             return answer.status, ""
     except urllib.error.HTTPError as error:
         return error.code, error.headers.get("WWW-Authenticate", "")
 
 
-def authorization(host, project, challenge, context, login=LOGIN):
+def authorization(host, project, challenge, context, login=LOGIN, seconds=SECONDS):
     """Return the header by which the engine's own login opens the registry; None where there is no such login.
 
     ``challenge`` is its WWW-Authenticate: Basic, or Bearer, where a token is to be fetched from the realm that it names
@@ -52,27 +55,37 @@ def authorization(host, project, challenge, context, login=LOGIN):
         raise RegistryError(f"the registry {host} wants the password sent unencrypted, to {url.partition('?')[0]}")
     request = urllib.request.Request(url, headers={"Authorization": f"Basic {known}"})  # noqa: S310 - the registry's word
     try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:  # noqa: S310
             told = json.load(answer)
     except (urllib.error.HTTPError, ValueError):
         return None
     return f"Bearer {told.get('token') or told.get('access_token')}"
 
 
-def has(image, digest):
-    """Return whether the registry has the image (``host/project/name``) of this digest.
+def trusted(host, root="/"):
+    """Return how the engine's trust in a registry is used here: its own authority, or the machine's.
+
+    Raises:
+        OSError: the authority's certificate is none.
+    """
+    authority = Path(root, f"etc/docker/certs.d/{host}/ca.crt")
+    return ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+
+
+def has(image, digest, seconds=SECONDS):
+    """Return whether the registry has the image (``host/project/name``) of this digest; it has ``seconds`` an answer.
 
     Raises:
         RegistryError: it does not answer, refuses us, or answers something else.
     """
     host, _, project = image.partition("/")
-    authority = Path(f"/etc/docker/certs.d/{host}/ca.crt")
-    context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
     url = f"https://{host}/v2/{project}/manifests/{digest}"
     try:
-        status, challenge = ask(url, context)
+        context = trusted(host)
+        status, challenge = ask(url, context, seconds=seconds)
         if status == 401:
-            status, _ = ask(url, context, authorization(host, project, challenge, context))
+            shown = authorization(host, project, challenge, context, seconds=seconds)
+            status, _ = ask(url, context, shown, seconds)
     except (OSError, http.client.HTTPException) as error:
         raise RegistryError(f"the registry {host} does not answer: {error}") from error
     if status in (401, 403):

@@ -11,6 +11,7 @@ import time
 
 from ansible.module_utils import (
     hosts_text,
+    image_recipe,
     machine_gpu,
     machine_hardware,
     machine_key,
@@ -79,6 +80,15 @@ options:
     description: "Report whether a hosts file is as wanted: C(path), C(entries), C(own_names), as for C(hosts_file)."
     type: dict
     default: {}
+  images:
+    description:
+      - By its name, a recipe as C(cluster_image) takes it; reported is under which digest the registry has it.
+    type: dict
+    default: {}
+  image_store:
+    description: "Where images are, of what C(images) says: C(push), C(pull), C(cache), C(revision)."
+    type: dict
+    default: {}
   patience:
     description: How many times longer than usual a question may take.
     type: int
@@ -110,6 +120,8 @@ def main():
             "state": {"type": "dict", "default": {}},
             "munge": {"type": "dict", "default": {}},
             "hosts": {"type": "dict", "default": {}},
+            "images": {"type": "dict", "default": {}},
+            "image_store": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
@@ -118,6 +130,7 @@ def main():
     given = dict(module.params)
     gather, root = given.pop("gather"), given.pop("root")
     state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
+    images, store = given.pop("images"), given.pop("image_store")
     patience = given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
@@ -141,6 +154,8 @@ def main():
         machine["munge"] = machine_key.collect(root, munge)
     if hosts:
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
+    if images and store:
+        machine["images"] = image_recipe.collect(images, store, patience)
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

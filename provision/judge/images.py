@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
+
+#: What ``machine_facts`` calls an image's reference.
+_BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,300}@(sha256:[0-9a-f]{64})")
 
 SUBJECT = Subject("images", names=("registry_answers",))
 
@@ -35,3 +40,25 @@ def checks(reached: object, registry: str, controller: str) -> list[Check]:
             fix=fix,
         )
     ]
+
+
+def image(subject: Subject, name: str, facts: MachineFacts, image_name: str, source: str) -> Check:
+    """Return the check ``name``: whether the registry has the image, known by digest, from the controller's answer.
+
+    A registry that does not answer is the registry's own failure: nothing is built anew that may well be there.
+    """
+    told = facts.get("images")
+    if told is None or image_name not in told:
+        return subject.unknown(name, "the controller did not say which images it has built")
+    answer = told[image_name]
+    known = _BY_DIGEST.fullmatch(answer["reference"])
+    if known and answer["problem"]:
+        return subject.skip(name, f"{known[1][:23]} was built; {answer['problem']}", unproven=True)
+    return subject.check(
+        name,
+        known is not None,
+        known[1][:23] if known else answer["problem"] or "a reference without a digest",
+        "an image in the registry, known by digest",
+        source=source,
+        cause="no image of this recipe has been built, or the registry lost it",
+    )

@@ -88,23 +88,31 @@ def merge(options: MutableMapping[str, Any], name: str, value: Any) -> None:
         options[name] = value
 
 
-def handed_on(facts: MachineFacts) -> dict[str, Any]:
+def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what goes on from a machine's answer, as Ansible facts: each a word that a judge has understood.
+
+    ``before`` are the machine's Ansible facts: what earlier questions of the run were about stays.
 
     ``os_family`` in Ansible's words; ``cluster_machine``, what the role's own texts rest on; ``cluster_shared``, what
     other machines are compared with.
     """
-    system = facts.get("os") or {"id": "", "version": "", "name": ""}
-    shared = {}
+    before = before or {}
+    shared: dict[str, Any] = {}
     if "munge" in facts:
         shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
-    machine: dict[str, Any] = {"container": bool(facts.get("container"))}
+    if "images" in facts:
+        shared["images"] = {name: image["reference"] for name, image in facts["images"].items()}
+    machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
+    known = dict(before.get("cluster_shared") or {})
+    if "images" in shared:
+        shared["images"] = {**(known.get("images") or {}), **shared["images"]}
+    system = facts.get("os")
     return {
-        "os_family": family(system["id"], system.get("like", "")),
-        "cluster_machine": machine,
-        "cluster_shared": shared,
+        "os_family": family(system["id"], system.get("like", "")) if system else before.get("os_family", ""),
+        "cluster_machine": {**(before.get("cluster_machine") or {}), **machine},
+        "cluster_shared": {**known, **shared},
     }

@@ -231,6 +231,14 @@ class HostsFacts(TypedDict, total=False):
 
 
 @with_config(_STRICT)
+class ImageFacts(TypedDict):
+    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it."""
+
+    reference: Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9._:/@+-]*$")]
+    problem: Text
+
+
+@with_config(_STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 
@@ -259,6 +267,7 @@ class MachineFacts(TypedDict, total=False):
     state: StateFacts
     munge: MungeFacts
     hosts: HostsFacts
+    images: dict[Word, ImageFacts]
 
 
 _MACHINE = TypeAdapter(MachineFacts)

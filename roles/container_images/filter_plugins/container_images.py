@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from provision import content
 from provision.judge import images
 
 
@@ -12,9 +13,21 @@ def container_images_checks(reached, registry, controller):
     return [check.as_dict() for check in images.checks(reached, str(registry), str(controller))]
 
 
+def container_images_files(role, directory="image"):
+    """Return the texts of the build's files by name: those of a role's own ``files/<directory>/``."""
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted((content.ROOT / "roles" / role / "files" / directory).iterdir())
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
-        return {"container_images_checks": container_images_checks}
+        return {
+            "container_images_checks": container_images_checks,
+            "container_images_files": container_images_files,
+        }

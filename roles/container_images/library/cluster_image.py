@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
 import subprocess
 import tarfile
@@ -18,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import image_registry
+from ansible.module_utils import image_recipe, image_registry
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -51,17 +50,6 @@ class BuildError(Exception):
     """What could not be done, with the end of the log of what was tried."""
 
 
-def recipe_of(params):
-    """Return the hash of everything that the image is made of. Files in directories count by name and size."""
-    listing = {
-        name: sorted((entry.name, entry.stat().st_size) for entry in os.scandir(path) if not entry.name.startswith("."))
-        for name, path in params["directories"].items()
-    }
-    parts = {key: params[key] for key in ("name", "suite", "base", "files", "arguments", "revision")}
-    text = json.dumps({**parts, "directories": listing, "machine": platform.machine()}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def sources_of(suite, mirror, texts):
     """Return apt's lines for a Debian release, from the mirrors that this machine's apt uses.
 
@@ -92,28 +80,13 @@ def visible(entry):
     return None if Path(entry.name).name.startswith(".") else entry
 
 
-class Image:
-    """One image: its recipe, where it is remembered and where it goes."""
+class Image(image_recipe.Remembered):
+    """One image that can be built."""
 
     def __init__(self, params):
+        super().__init__(params)
         self.params = params
-        self.recipe = recipe_of(params)
-        # What one registry has tells nothing about another, and clusters with other registries may share the cache.
-        registry = hashlib.sha256(params["push"].encode()).hexdigest()
-        self.record = Path(params["cache"]) / "images" / f"{params['name']}-{self.recipe[:16]}-{registry[:8]}.json"
         self.log = []
-
-    def known(self):
-        """Return the digest of the image if this recipe was built for this registry, which still has it."""
-        try:
-            digest = json.loads(self.record.read_text(encoding="utf-8"))["digest"]
-        except (OSError, ValueError, KeyError):
-            return None
-        return digest if image_registry.has(f"{self.params['pull']}/{self.params['name']}", digest) else None
-
-    def reference(self, digest):
-        """Return the image by digest, as machines pull it."""
-        return f"{self.params['pull']}/{self.params['name']}@{digest}"
 
     def _run(self, argv, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
@@ -225,8 +198,9 @@ def main():
         supports_check_mode=True,
         required_one_of=[("suite", "base")],
     )
-    image, changed = Image(module.params), False
+    changed = False
     try:
+        image = Image(module.params)
         try:
             digest = image.known() if image.record.exists() else None
         except image_registry.RegistryError:
