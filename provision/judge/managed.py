@@ -61,7 +61,7 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
 def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) -> Check:
     if state is None:
         return subject.unknown("files", "the machine did not say what is there")
-    unread = {path: answer["error"] for path, answer in state.items() if "error" in answer}
+    unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
     wrong: list[str] = []
     silent: list[str] = []
     judged = [
@@ -71,7 +71,7 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) ->
         *((path, _absent_problem(state.get(path))) for path in wants.absent),
     ]
     for path, problem in judged:
-        if path in unread or state.get(path) is None:
+        if path in unread or path not in state:
             silent.append(f"{path}: {unread.get(path) or 'no answer'}")
         elif problem:
             wrong.append(f"{path} {problem}")
@@ -88,7 +88,7 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) ->
 
 
 def _place_problem(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
-    if state is None or "error" in state:
+    if state is None or "kind" not in state:
         return ""
     if state["kind"] != kind:
         return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a {kind}"
@@ -109,7 +109,7 @@ def _text_differs(place: Place, state: Mapping[str, Any]) -> bool:
 
 
 def _link_problem(target: str, state: Mapping[str, Any] | None) -> str:
-    if state is None or "error" in state or (state["kind"] == "link" and state.get("target") == target):
+    if state is None or "kind" not in state or (state["kind"] == "link" and state.get("target") == target):
         return ""
     if state["kind"] == "link":
         return f"leads to {state.get('target')}, not to {target}"
@@ -117,7 +117,7 @@ def _link_problem(target: str, state: Mapping[str, Any] | None) -> str:
 
 
 def _absent_problem(state: Mapping[str, Any] | None) -> str:
-    return "" if state is None or "error" in state or state["kind"] == "absent" else "is there"
+    return "" if state is None or state.get("kind", "absent") == "absent" else "is there"
 
 
 def _services(subject: Subject, wants: Sequence[Service], state: Mapping[str, Any]) -> Check:

@@ -121,10 +121,13 @@ def machine_checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]
     expected = f"the cluster's key, {mode} munge:munge"
     if absent := own.get("absent"):
         return [MACHINE.check("key", False, f"no key: {absent}", expected, cause="never installed, or removed")]
+    seen = f"{own.get('mode', '')} {own.get('owner', '')}".strip()
+    if not seen or not own.get("fingerprint"):
+        return [MACHINE.unknown("key", "the machine did not say what it has")]
     problems = []
     if not wants["controller"] and own["fingerprint"] != wants["fingerprint"]:
         problems.append("another key than the controller's" if wants["fingerprint"] else "the controller has no key")
-    if (seen := f"{own['mode']} {own['owner']}") != f"{mode} munge:munge":
+    if seen != f"{mode} munge:munge":
         problems.append(seen)
     return [
         MACHINE.check(

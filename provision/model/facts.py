@@ -10,9 +10,11 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
 
+from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
+from provision.model.state_facts import HostsFacts, ImageFacts, MungeFacts, StateFacts
 from provision.model.text import clean
 
 #: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
@@ -22,19 +24,8 @@ PARTS = ("hardware", "gpu", "rdma")
 #: Counters of adapters and numbers of devices have 64 bits.
 MAX_NUMBER = 2**64
 
-Text = Annotated[str, StringConstraints(max_length=4096)]
-Word = Annotated[str, StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9._:+~@%-]*$")]
-#: KiB, or ``unlimited``.
-Limit = Annotated[str, StringConstraints(pattern=r"^(unlimited|[0-9]{1,19})$")]
-Count = Annotated[int, Field(ge=0, le=2**20)]
-#: MiB.
-Memory = Annotated[int, Field(ge=0, le=2**40)]
-Seconds = Annotated[float, Field(ge=-(2**40), le=2**40)]
 
-_STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
-
-
-@with_config(_STRICT)
+@with_config(STRICT)
 class BusGpu(TypedDict):
     """A GPU on the bus; ``product`` is empty where its PCI id is not known."""
 
@@ -43,7 +34,7 @@ class BusGpu(TypedDict):
     product: Text
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class HardwareFacts(TypedDict):
     """What a machine is made of, in Slurm's terms. ``real_memory`` in MiB."""
 
@@ -65,7 +56,7 @@ class HardwareFacts(TypedDict):
     rdma_ports: NotRequired[Count]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class OperatingSystem(TypedDict):
     """What os-release says."""
 
@@ -75,7 +66,7 @@ class OperatingSystem(TypedDict):
     name: Text
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class Holder(TypedDict):
     """The process that holds a lock."""
 
@@ -83,7 +74,7 @@ class Holder(TypedDict):
     command: Text
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class Lock(TypedDict):
     """The package manager's lock; ``waited`` in seconds."""
 
@@ -91,7 +82,7 @@ class Lock(TypedDict):
     waited: Count
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class Memlock(TypedDict):
     """Limits of locked memory: the highest that can be set, and what a login printed, empty where nobody logged in."""
 
@@ -100,7 +91,7 @@ class Memlock(TypedDict):
     login: Text
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class Disk(TypedDict):
     """Free MiB at a path, the number of its file system, and whether the path holds something."""
 
@@ -109,7 +100,7 @@ class Disk(TypedDict):
     used: bool
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class ClockOffset(TypedDict):
     """Bounds in seconds between which the machine's clock is ahead of the control node's."""
 
@@ -117,7 +108,7 @@ class ClockOffset(TypedDict):
     high: Seconds
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class RdmaPort(TypedDict):
     """A port of an adapter, in ibstat's words; ``rate`` in Gb/s."""
 
@@ -132,7 +123,7 @@ class RdmaPort(TypedDict):
     counters: dict[Word, int]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class RdmaDevice(TypedDict):
     """An RDMA device that a driver runs."""
 
@@ -146,7 +137,7 @@ class RdmaDevice(TypedDict):
     ports: list[RdmaPort]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class RdmaFacts(TypedDict):
     """Adapters of InfiniBand and RoCE; the rest is reported only where there is one."""
 
@@ -163,82 +154,7 @@ class RdmaFacts(TypedDict):
     login: NotRequired[Text]
 
 
-@with_config(_STRICT)
-class PathState(TypedDict, total=False):
-    """What is at a path, or why that is not known (``error``). ``age``: seconds since its content changed."""
-
-    error: Text
-    kind: Word
-    mode: Annotated[str, StringConstraints(pattern=r"^[0-7]{4}$")]
-    owner: Text
-    group: Text
-    uid: Annotated[int, Field(ge=0, le=2**32)]
-    gid: Annotated[int, Field(ge=0, le=2**32)]
-    age: Seconds
-    target: Text
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    text: str
-
-
-@with_config(_STRICT)
-class PackageState(TypedDict):
-    """An installed package."""
-
-    version: Text
-    held: bool
-
-
-@with_config(_STRICT)
-class ServiceState(TypedDict):
-    """A service in systemd's words; ``age``: seconds since it was started, ``loaded_age``: since its unit was read."""
-
-    load: Word
-    active: Word
-    sub: Word
-    enabled: Word
-    reload: bool
-    age: Seconds
-    loaded_age: Seconds
-
-
-@with_config(_STRICT)
-class StateFacts(TypedDict):
-    """How what roles manage stands, ``manager`` in systemd itself; None where the machine did not answer in time."""
-
-    paths: dict[Text, PathState]
-    packages: dict[Text, PackageState] | None
-    services: dict[Text, ServiceState] | None
-    manager: dict[Word, Text] | None
-
-
-@with_config(_STRICT)
-class MungeFacts(TypedDict, total=False):
-    """The key by its salted hash, never its text; ``absent`` says why there is none."""
-
-    absent: Text
-    mode: Word
-    owner: Text
-    salt: Word
-    fingerprint: Word
-
-
-@with_config(_STRICT)
-class HostsFacts(TypedDict, total=False):
-    """Whether the hosts file holds the cluster's names as wanted, or why that is not known."""
-
-    current: bool
-    error: Text
-
-
-@with_config(_STRICT)
-class ImageFacts(TypedDict):
-    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it."""
-
-    reference: Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9._:/@+-]*$")]
-    problem: Text
-
-
-@with_config(_STRICT)
+@with_config(STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 

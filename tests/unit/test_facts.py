@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import gpu, hardware, processors, system, tree
 
-from provision.judge import base_system, preflight
+from provision.judge import base_system, managed, munge, preflight
 from provision.judge import hardware as hardware_judge
+from provision.model.checks import Subject
 from provision.model.facts import HardwareFacts, MachineFacts, RdmaFacts, facts_from
+from provision.model.managed import Managed, Place, Service
 
 READY: dict[str, Any] = {
     "python": "3.11.2",
@@ -41,6 +43,19 @@ READY: dict[str, Any] = {
         "gpu_addresses": ["0000:3b:00.0"], "gpus_on_bus": 1,
         "bus_gpus": [{"address": "0000:3b:00.0", "id": "10de:2235", "product": "NVIDIA A40"}], "bus_gres": "gpu:a40:1",
     },
+    "hosts": {"current": True},
+    "munge": {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"},
+    "state": {
+        "paths": {
+            "/a": {"kind": "file", "mode": "0644", "owner": "root", "group": "root", "uid": 0, "gid": 0, "age": 3.5,
+                   "sha256": "0" * 64},
+            "/b": {"error": "Permission denied"},
+        },
+        "packages": {"munge": {"version": "0.5.15-2", "held": False}},
+        "services": {"munge": {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled",
+                               "reload": False, "age": 7.0, "loaded_age": 9.0}},
+        "manager": {"DefaultLimitMEMLOCK": "infinity"},
+    },
 }  # fmt: skip
 WANTS: dict[str, Any] = {
     "name": "node1",
@@ -49,8 +64,12 @@ WANTS: dict[str, Any] = {
     "clock_warn_seconds": 5,
     "clock_fail_seconds": 30,
     "memlock": "unlimited",
+    "service_memlock": "unlimited",
     "time_service": "chrony",
 }
+MANAGED = Managed(
+    packages=("munge",), files=(Place("/a", text="x", mode="0644"), Place("/b")), services=(Service("munge", ("/a",)),)
+)
 DECLARED = {"node_cpus": 48, "node_gres": "gpu:a40:1", "node_real_memory": 190000}
 
 
@@ -151,6 +170,8 @@ def test_nothing_that_the_door_lets_in_breaks_a_judge(path: tuple[Any, ...]) -> 
             continue
         checks = [*preflight.checks(facts, WANTS), *base_system.checks(facts, WANTS)]
         checks += hardware_judge.checks(facts["hardware"], DECLARED)
+        checks += munge.machine_checks(facts, {"controller": False, "fingerprint": "ab", "mode": "0400"})
+        checks += managed.checks(Subject("munge", ("packages", "files", "services")), MANAGED, facts["state"])
         for check in checks:
             assert "\x1b" not in check.observed
             assert len(check.observed) < 5000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import plugin
 
-hosts_file = plugin("roles/base_system/library/hosts_file.py")
+hosts_file = plugin("plugins/module_utils/hosts_text.py")
 
 ENTRIES = [
     {"address": "10.0.18.1", "names": ["head"]},

@@ -28,6 +28,8 @@ READY: dict[str, Any] = {
     "time_daemons": ["chronyd"],
     "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
     "hardware": {"cgroup_version": 2},
+    "hosts": {"current": True},
+    "state": {"paths": {}, "packages": {}, "services": {}, "manager": {"DefaultLimitMEMLOCK": "infinity"}},
 }
 ROOT_NEEDS = {"path": "/", "megabytes": 1000, "purpose": "logs", "always": True}
 IMAGES_NEED = {"path": "/images", "megabytes": 5000, "purpose": "images"}
@@ -40,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "clock_warn_seconds": 5,
     "clock_fail_seconds": 30,
     "memlock": "unlimited",
+    "service_memlock": "unlimited",
     "time_service": "chrony",
 }
 
@@ -227,8 +230,31 @@ def test_a_limit_is_never_set_higher_than_the_machine_allows() -> None:
     assert memlock.possible("16384", "8192") == "8192"
 
 
-def test_a_missing_package_fails() -> None:
-    assert "python3-apt" in after("packages", packages_missing=["python3-apt"])["observed"]
+def test_an_installation_that_was_stopped_in_the_middle_is_named() -> None:
+    assert "procps" in after("interrupted", packages_interrupted=["procps"])["observed"]
+
+
+def test_names_that_only_somebody_elses_lines_give_are_not_as_declared() -> None:
+    assert "hosts file" in after("names", hosts={"current": False})["observed"]
+    assert (
+        "no line ends it" in after("names", hosts={"error": "line 3 begins our block, and no line ends it"})["observed"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "manager", "verdict"),
+    [
+        ("unlimited", {"DefaultLimitMEMLOCK": "infinity"}, "pass"),
+        ("8192", {"DefaultLimitMEMLOCK": "8388608"}, "pass"),
+        ("unlimited", {"DefaultLimitMEMLOCK": "8388608"}, "fail"),
+        ("unlimited", {}, "fail"),
+        ("unlimited", None, "unknown"),
+    ],
+)
+def test_what_systemd_gives_services_is_what_it_was_told(wanted: str, manager: Any, verdict: str) -> None:
+    state = {**READY["state"], "manager": manager}
+
+    assert after("limits", {"service_memlock": wanted}, state=state)["verdict"] == verdict
 
 
 def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
