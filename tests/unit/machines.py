@@ -40,7 +40,7 @@ def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
-system = plugin("plugins/module_utils/machine_system.py")
+system = plugin("plugins/module_utils/machine_system.py", "ansible.module_utils.machine_system")
 plugin("plugins/module_utils/machine_gpu_ids.py", "ansible.module_utils.machine_gpu_ids")
 for part in ("bus", "kernel", "packages", "users"):
     plugin(f"plugins/module_utils/machine_gpu_{part}.py", f"ansible.module_utils.machine_gpu_{part}")

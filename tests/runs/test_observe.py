@@ -1,0 +1,177 @@
+"""One question to each machine, judged in its worker, by the real Ansible; the machines' answers are replayed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_runs import PLAY, run
+
+from provision import content
+from provision.events.fold import RunReport
+
+#: Answers with what was recorded for the machine, and notes that it was asked.
+REPLAY = """\
+#!/usr/bin/python3
+# WANT_JSON
+import json, os, pathlib, sys
+asked = json.load(open(sys.argv[1]))
+host = os.environ["MACHINE"]
+place = pathlib.Path({place!r})
+with (place / (host + ".asked")).open("a") as log:
+    log.write(json.dumps(asked) + chr(10))
+answers = json.loads((place / (host + ".json")).read_text())
+answer = answers.pop(0) if len(answers) > 1 else answers[0]
+(place / (host + ".json")).write_text(json.dumps(answers))
+print(json.dumps({{"changed": False, "machine": answer}}))
+"""
+
+OBSERVED = """\
+    - name: Read what munge leaves behind
+      ansible.builtin.import_role: {name: munge, tasks_from: managed}
+    - name: Ask
+      observe: {roles: [munge]}
+      changed_when: false
+      environment: {MACHINE: "{{ inventory_hostname }}"}
+"""
+
+#: What a role's play looks like; its task stands for the role.
+ACTING = """\
+- name: Act
+  hosts: "{{ groups['pending_munge'] | default([]) or '!all' }}"
+  gather_facts: false
+  tasks:
+    - name: Act
+      ansible.builtin.debug:
+      changed_when: true
+"""
+
+TEXT = (content.ROOT / "roles/munge/templates/munge.service.conf.j2").read_text(encoding="utf-8")
+ROOT = {"owner": "root", "group": "root", "uid": 0, "gid": 0, "age": 900.0}
+DROP_IN = "/etc/systemd/system/munge.service.d/clusterctl.conf"
+RUNNING = {"load": "loaded", "active": "active", "sub": "running", "enabled": "enabled", "reload": False}
+GOOD: dict[str, Any] = {
+    "os": {"id": "debian", "version": "12", "like": "", "name": "Debian"},
+    "munge": {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"},
+    "state": {
+        "packages": {name: {"version": "1", "held": False} for name in ("munge", "openssl")},
+        "paths": {
+            "/etc/munge/munge.key": {**ROOT, "kind": "file", "mode": "0400"},
+            "/etc/systemd/system/munge.service.d": {**ROOT, "kind": "directory", "mode": "0755"},
+            DROP_IN: {
+                **ROOT, "kind": "file", "mode": "0644", "sha256": hashlib.sha256(TEXT.encode()).hexdigest()
+            },
+        },
+        "services": {"munge": {**RUNNING, "age": 100.0, "loaded_age": 200.0}},
+        "manager": {},
+    },
+}  # fmt: skip
+MASKED = {**GOOD, "state": {**GOOD["state"], "services": {"munge": {**RUNNING, "load": "masked"} | {
+    "age": 1.0, "loaded_age": 1.0}}}}  # fmt: skip
+SILENT = {**GOOD, "state": {**GOOD["state"], "services": None}}
+
+
+def observed(directory: Path, *, check: bool = False, **answers: list[dict[str, Any]]) -> RunReport:
+    """Run the observation with these answers (a good one where none is given), the role's play after it."""
+    (directory / "library").mkdir()
+    (directory / "library/machine_facts.py").write_text(REPLAY.format(place=str(directory)), encoding="utf-8")
+    for host in ("head", "node1", "node2"):
+        (directory / f"{host}.json").write_text(json.dumps(answers.get(host, [GOOD])), encoding="utf-8")
+    first = PLAY.format(name="Observe the controller", hosts="slurm_controller") + OBSERVED
+    others = PLAY.format(name="Observe the machines", hosts="slurm_compute") + OBSERVED
+    (directory / "try.yml").write_text(first + others + ACTING, encoding="utf-8")
+    return run(directory / "try.yml", check=check)[0]
+
+
+def asked(directory: Path, host: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / f"{host}.asked").read_text().splitlines()]
+
+
+def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(tmp_path: Path) -> None:
+    report = observed(tmp_path)
+
+    assert report.ok
+    assert {host: counts.tasks for host, counts in report.hosts.items()} == {"head": 1, "node1": 1, "node2": 1}
+    assert report.changed == 0
+    assert not report.pending
+    assert len(asked(tmp_path, "node1")) == 1
+
+
+def test_a_role_runs_only_where_one_of_its_checks_fails(tmp_path: Path) -> None:
+    report = observed(tmp_path, node2=[MASKED])
+
+    assert [(check.host, check.id, check.observed) for check in report.pending] == [
+        ("node2", "munge.services", "munge is masked")
+    ]
+    assert {task.name: hosts for task, hosts in report.changes.items()} == {"Act": {"node2"}}
+
+
+def test_nodes_are_compared_with_what_the_controller_has_said_in_this_run(tmp_path: Path) -> None:
+    other = {**GOOD, "munge": {**GOOD["munge"], "fingerprint": "cd"}}
+
+    report = observed(tmp_path, node1=[other])
+
+    assert [(check.host, check.id) for check in report.pending] == [("node1", "munge.key")]
+    assert asked(tmp_path, "node1")[0]["munge"]["salt"] == "00"
+
+
+def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_that_machine(tmp_path: Path) -> None:
+    report = observed(tmp_path, node1=[SILENT, GOOD], node2=[SILENT])
+
+    assert [question["patience"] for question in asked(tmp_path, "node1")] == [1, 5]
+    assert report.failed_hosts == {"node2"}
+    assert not report.changes
+    assert [(check.host, check.id, check.verdict) for check in report.checks if not check.ok] == [
+        ("node2", "munge.services", "unknown")
+    ]
+
+
+def test_another_family_is_asked_again_for_its_own_packages(tmp_path: Path) -> None:
+    rocky = {**GOOD, "os": {"id": "rocky", "version": "9", "like": "rhel", "name": "Rocky"}}
+
+    report = observed(tmp_path, node1=[rocky])
+
+    assert report.ok
+    assert len(asked(tmp_path, "node1")) == 2
+
+
+@pytest.mark.parametrize("answer", [{}, {"state": {}}, {**GOOD, "state": {"paths": []}}])
+def test_an_answer_that_is_none_fails_that_machine_alone(tmp_path: Path, answer: dict[str, Any]) -> None:
+    report = observed(tmp_path, node2=[answer])
+
+    assert report.failed_hosts == {"node2"}
+    assert not report.changes
+
+
+def test_in_check_mode_no_role_runs(tmp_path: Path) -> None:
+    report = observed(tmp_path, check=True, node1=[MASKED])
+
+    assert report.ok
+    assert [(check.host, check.id) for check in report.pending] == [("node1", "munge.services")]
+    assert report.changes_pending
+    assert not report.changes
+
+
+WRITTEN = """\
+    - name: Read what munge leaves behind
+      ansible.builtin.import_role: {name: munge, tasks_from: managed}
+    - name: Write the file as the role does
+      ansible.builtin.template:
+        src: ROOT/roles/munge/templates/munge.service.conf.j2
+        dest: PLACE/written
+        mode: "0644"
+"""
+
+
+def test_the_text_that_is_compared_is_the_text_that_the_role_writes(tmp_path: Path) -> None:
+    (tmp_path / "written").touch()
+    tasks = WRITTEN.replace("ROOT", str(content.ROOT)).replace("PLACE", str(tmp_path))
+    (tmp_path / "try.yml").write_text(PLAY.format(name="Write", hosts="node1") + tasks, encoding="utf-8")
+
+    run(tmp_path / "try.yml")
+
+    written = (tmp_path / "written").read_bytes()
+    assert hashlib.sha256(written).hexdigest() == GOOD["state"]["paths"][DROP_IN]["sha256"]
