@@ -87,7 +87,8 @@ def state(params, has=image_registry.has):
 def collect(ask, store, patience=1):
     """Return the state of each image in ``ask``, recipes by name; ``store`` says where images are kept."""
     limit = 5 * patience
-    return {
-        name: state({**recipe, **store}, has=lambda image, digest: image_registry.has(image, digest, limit))
-        for name, recipe in ask.items()
-    }
+
+    def has(image, digest):
+        return image_registry.within(limit, lambda: image_registry.has(image, digest, limit))
+
+    return {name: state({**recipe, **store}, has) for name, recipe in ask.items()}

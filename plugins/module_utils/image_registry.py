@@ -8,6 +8,7 @@ import http.client
 import json
 import re
 import ssl
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,10 +26,38 @@ class RegistryError(Exception):
     """Why the registry could not be asked."""
 
 
-def ask(url, context, authorization=None, seconds=SECONDS):
-    """Ask a registry for a manifest; return the HTTP status, and what it wants to see of those whom it turns away."""
+def within(seconds, work):
+    """Return what ``work`` returns, if it does within so many seconds: no name server and no registry holds us longer.
+
+    Raises:
+        RegistryError: it did not, or failed as what speaks over a network fails.
+    """
+    done: list = []
+
+    def run():
+        try:
+            done.append((work(), None))
+        except RegistryError as error:
+            done.append((None, str(error)))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            done.append((None, f"it does not answer: {error}"))
+
+    # A daemon: what still waits for a name server when all is said does not keep this process.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not done:
+        raise RegistryError(f"it did not answer in {seconds} s")
+    answer, problem = done[0]
+    if problem is not None:
+        raise RegistryError(problem)
+    return answer
+
+
+def ask(url, context, authorization=None, seconds=SECONDS, method="HEAD"):
+    """Ask a registry; return the HTTP status, and what it wants to see of those whom it turns away."""
     headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
-    request = urllib.request.Request(url, method="HEAD", headers=headers)  # noqa: S310 - always https
+    request = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - always https
     try:
         with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:  # noqa: S310
             return answer.status, ""

@@ -46,10 +46,11 @@ def _kind(mode):
     return "other"
 
 
-def path_state(root, path, now, text_limit=0):
+def path_state(root, path, now, text_limit=0, content=True):
     """Return what is at a path: ``kind`` (``absent``, ``file``, ``directory``, ``link``, ``other``), and what it has.
 
-    ``sha256`` is that of a file's content. ``text`` is the content itself where it is at most ``text_limit`` bytes.
+    ``sha256`` is that of a file's content, ``text`` the content itself where it is at most ``text_limit`` bytes.
+    Without ``content`` no file is read.
     """
     place = Path(root, path.lstrip("/"))
     try:
@@ -68,20 +69,20 @@ def path_state(root, path, now, text_limit=0):
     try:
         if state["kind"] == "link":
             state["target"] = os.readlink(place)  # noqa: PTH115 - Python 3.8
-        elif state["kind"] == "file" and found.st_size <= MAX_FILE:
-            content = place.read_bytes()
-            state["sha256"] = hashlib.sha256(content).hexdigest()
-            if len(content) <= text_limit:
-                state["text"] = content.decode("utf-8", "replace")
+        elif content and state["kind"] == "file" and found.st_size <= MAX_FILE:
+            found_bytes = place.read_bytes()
+            state["sha256"] = hashlib.sha256(found_bytes).hexdigest()
+            if len(found_bytes) <= text_limit:
+                state["text"] = found_bytes.decode("utf-8", "replace")
     except OSError as error:
         return {"error": str(error.strerror)}
     return state
 
 
-def paths(root, asked, texts=()):
-    """Return the state of each path; of those in ``texts`` also the text, up to 64 KiB."""
-    now = time.time()
-    return {path: path_state(root, path, now, 65536 if path in texts else 0) for path in asked}
+def paths(root, asked, texts=(), contents=()):
+    """Return the state of each path; only those in ``contents`` and ``texts`` are read, these told up to 64 KiB."""
+    now, read = time.time(), {*texts, *contents}
+    return {path: path_state(root, path, now, 65536 if path in texts else 0, path in read) for path in asked}
 
 
 def packages(names, patience=1, run=None):
@@ -146,7 +147,7 @@ def collect(root="/", ask=None, patience=1):
     """Return all of the above for what is asked: lists of names under ``paths``, ``texts``, ``packages``, ..."""
     ask = ask or {}
     return {
-        "paths": paths(root, ask.get("paths") or (), ask.get("texts") or ()),
+        "paths": paths(root, ask.get("paths") or (), ask.get("texts") or (), ask.get("contents") or ()),
         "packages": packages(ask.get("packages") or (), patience),
         "services": services(ask.get("services") or (), patience),
         "manager": manager(ask.get("manager") or (), patience),

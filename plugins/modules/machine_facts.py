@@ -12,10 +12,12 @@ import time
 from ansible.module_utils import (
     hosts_text,
     image_recipe,
+    machine_engine,
     machine_gpu,
     machine_hardware,
     machine_key,
     machine_rdma,
+    machine_registry,
     machine_state,
     machine_system,
 )
@@ -69,7 +71,8 @@ options:
     type: bool
     default: false
   state:
-    description: "What roles manage: C(paths), C(texts) (paths whose content is wanted), C(packages), C(services)."
+    description:
+      - "What roles manage: C(paths), C(contents) (those read), C(texts) (those told), C(packages), C(services)."
     type: dict
     default: {}
   munge:
@@ -87,6 +90,16 @@ options:
     default: {}
   image_store:
     description: "Where images are, of what C(images) says: C(push), C(pull), C(cache), C(revision)."
+    type: dict
+    default: {}
+  engine:
+    description: "Report which container engine there is and whether it answers within C(seconds)."
+    type: dict
+    default: {}
+  registry:
+    description:
+      - Report whether the images' registry at C(host) answers within C(seconds). With C(login) also as whom the engine
+        logs in, with C(certificates), C(directory), C(client), C(host) and C(days), whether the registry's are good.
     type: dict
     default: {}
   patience:
@@ -122,6 +135,8 @@ def main():
             "hosts": {"type": "dict", "default": {}},
             "images": {"type": "dict", "default": {}},
             "image_store": {"type": "dict", "default": {}},
+            "engine": {"type": "dict", "default": {}},
+            "registry": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
@@ -131,6 +146,7 @@ def main():
     gather, root = given.pop("gather"), given.pop("root")
     state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
     images, store = given.pop("images"), given.pop("image_store")
+    engine, registry = given.pop("engine"), given.pop("registry")
     patience = given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
@@ -154,6 +170,10 @@ def main():
         machine["munge"] = machine_key.collect(root, munge)
     if hosts:
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
+    if engine:
+        machine["engine"] = machine_engine.collect(root, engine, patience)
+    if registry:
+        machine["registry"] = machine_registry.collect(root, registry, patience)
     if images and store:
         machine["images"] = image_recipe.collect(images, store, patience)
     machine["clock"] = {"begun": begun, "ended": time.time()}

@@ -14,7 +14,7 @@ DOCUMENTATION = """
 module: service_current
 short_description: Have a service running with the files that it reads as they are now
 description:
-  - Starts and enables a systemd service, and restarts it where one of its files is younger than the service.
+  - Unmasks, starts and enables a systemd service, and restarts it where one of its files is younger than the service.
   - A handler restarts when a task of the same run changed a file, and forgets it when the run is interrupted between
     the two. This looks at the machine instead, so the next run makes up for it.
 options:
@@ -89,7 +89,11 @@ def main():
         # Reading unit files again changes nothing that runs.
         systemctl("daemon-reload")
         found = properties()
-    if found["LoadState"] != "loaded":
+    masked = found["LoadState"] == "masked"
+    if masked and not module.check_mode:
+        systemctl("unmask", f"{name}.service")
+        found = properties()
+    if found["LoadState"] != "loaded" and not (masked and module.check_mode):
         module.fail_json(msg=f"there is no service {name}: systemd says {found['LoadState']}")
     enable = found["UnitFileState"] == "disabled"
     now = time.time()
@@ -101,7 +105,7 @@ def main():
             systemctl("enable", f"{name}.service")
         if action != "nothing":
             systemctl(action, f"{name}.service")
-    module.exit_json(changed=enable or action != "nothing", action=action)
+    module.exit_json(changed=masked or enable or action != "nothing", action=action)
 
 
 if __name__ == "__main__":

@@ -5,47 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provision.judge.answers import Answer
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.container_facts import EngineFacts
+from provision.model.facts import MachineFacts
 
 SUBJECT = Subject(
     "engine", names=("answers", "live_restore"), fix="journalctl -u docker; then clusterctl provision containers"
 )
 
 
-def checks(answer: Answer, live_restore: bool) -> list[Check]:
-    """Return the checks of one machine's engine, from ``docker info --format '{{json .}}'``.
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of one machine's engine.
 
-    ``live_restore`` is what daemon.json says: whether containers survive a restart of the engine.
+    ``wants``: ``live_restore``, as daemon.json has it: whether containers survive a restart of the engine.
     """
-    told = answer.document()
-    info: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
-    version = info.get("ServerVersion")
-    if answer.late or not isinstance(version, str) or not version:
-        return _silent(answer, info)
-    loaded = info.get("LiveRestoreEnabled")
+    if "engine" not in facts:
+        return SUBJECT.all_unknown("the machine did not say whether it has an engine")
+    info, wanted = facts["engine"], bool(wants["live_restore"])
+    if info["late"] or not info["server"]:
+        return _silent(info)
     return [
-        SUBJECT.check("answers", Verdict.PASS, version, "an engine that answers"),
+        SUBJECT.check("answers", Verdict.PASS, info["server"], "an engine that answers"),
         SUBJECT.check(
             "live_restore",
-            loaded is live_restore,
-            _words(loaded),
-            _words(live_restore),
+            info["live_restore"] is wanted,
+            _words(info["live_restore"]),
+            _words(wanted),
             source="container_engine_options",
             cause="the engine runs with another configuration than /etc/docker/daemon.json",
         ),
     ]
 
 
-def _silent(answer: Answer, info: Mapping[str, Any]) -> list[Check]:
-    """An engine that hangs or is not there runs nothing: that is a failure, and the rest is not known."""
-    errors = info.get("ServerErrors")
-    errors = [error for error in errors if isinstance(error, str)] if isinstance(errors, list) else []
-    why = "did not answer" if not answer.late else answer.problem
-    cause = "dockerd hangs, or the machine is overloaded" if answer.late else "; ".join(errors) or answer.problem
+def _silent(info: EngineFacts) -> list[Check]:
+    """An engine that hangs or is not there runs nothing: that is a failure, and so the rest is none of its own."""
+    late = info["late"]
+    why = f"did not answer in {info['limit']} s" if late else "did not answer"
+    cause = "dockerd hangs, or the machine is overloaded" if late else info["problem"]
     return [
-        SUBJECT.check("answers", Verdict.FAIL, why, f"an answer within {answer.limit} s", cause=cause),
-        SUBJECT.unknown("live_restore", why, cause="see engine.answers"),
+        SUBJECT.check("answers", Verdict.FAIL, why, f"an answer within {info['limit']} s", cause=cause),
+        SUBJECT.skip("live_restore", f"{why}; see engine.answers", unproven=True),
     ]
 
 

@@ -1,45 +1,96 @@
-"""Does the registry of the cluster's images answer this machine? Pure judgement of what it said over HTTPS."""
+"""Does the registry of the cluster's images answer, is it trusted, and has it what was built? Pure judgement."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
 from provision.model.checks import Check, Subject
+from provision.model.container_facts import CertificateFacts, LoginFacts, RegistryFacts
 from provision.model.facts import MachineFacts
+
+SUBJECT = Subject("images", names=("registry_answers", "certificates", "login"), fix="clusterctl provision containers")
 
 #: What ``machine_facts`` calls an image's reference.
 _BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,300}@(sha256:[0-9a-f]{64})")
 
-SUBJECT = Subject("images", names=("registry_answers",))
 
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of one machine's way to the registry.
 
-def checks(reached: object, registry: str, controller: str) -> list[Check]:
-    """Return the checks of one machine's way to the registry, from what Ansible's ``uri`` returned.
-
-    ``registry`` is the site's own, empty for the cluster's, which runs on ``controller``. A site's may ask for a login
-    (401): that is an answer, and whether the login is right shows when an image is pulled.
+    ``wants``: ``registry``, the site's own, empty for the cluster's, which runs on ``controller``; ``here``: this is
+    that machine; ``username`` and ``password`` for a site's registry, empty where it asks for none.
     """
-    given: Mapping[str, Any] = reached if isinstance(reached, Mapping) else {}
-    status, said = given.get("status"), given.get("msg")
-    answered = isinstance(status, int) and not isinstance(status, bool) and status > 0
+    registry, controller = str(wants["registry"]), str(wants["controller"])
+    if "registry" not in facts:
+        return SUBJECT.all_unknown("the machine did not say how it reaches the registry")
+    told = facts["registry"]
+    return [
+        _answers(told, registry, controller),
+        _certificates(told.get("certificates"))
+        if wants["here"] and not registry
+        else SUBJECT.skip("certificates", f"{registry} has its own" if registry else f"{controller} has them"),
+        _login(told.get("login"), str(wants["username"]), str(wants["password"]))
+        if registry and wants["username"]
+        else SUBJECT.skip("login", "no user is declared" if registry else "the cluster's registry asks for none"),
+    ]
+
+
+def _answers(told: RegistryFacts, registry: str, controller: str) -> Check:
+    """A site's registry may ask for a login (401): an answer, and whether the login is right shows when one pulls."""
+    status = told.get("status", 0)
     wanted = (200, 401) if registry else (200,)
     if registry:
         fix = f"ask those who run {registry}"
     else:
         fix = f"systemctl status docker-registry on {controller}; then clusterctl provision containers"
-    return [
-        SUBJECT.check(
-            "registry_answers",
-            answered and status in wanted,
-            f"HTTP {status}" if answered else said if isinstance(said, str) and said else "no answer",
-            "HTTP " + " or ".join(str(code) for code in wanted),
-            source="container_images_registry",
-            cause="the registry is down, its name leads elsewhere, or its certificate is not trusted here",
-            fix=fix,
-        )
-    ]
+    return SUBJECT.check(
+        "registry_answers",
+        status in wanted,
+        f"HTTP {status}" if status else told.get("error") or "no answer",
+        "HTTP " + " or ".join(str(code) for code in wanted),
+        source="container_images_registry",
+        cause="the registry is down, its name leads elsewhere, or its certificate is not trusted here",
+        fix=fix,
+    )
+
+
+def _certificates(told: CertificateFacts | None) -> Check:
+    if told is None or told["problem"] is None:
+        return SUBJECT.unknown("certificates", "the machine did not say whether the registry's certificates are good")
+    return SUBJECT.check(
+        "certificates",
+        not told["problem"],
+        told["problem"] or "good",
+        "certificates that are good for a month, and match each other",
+        source="container_images_certificate_days",
+        cause="they were never made, were changed, or expire; new ones are made, and all machines get their authority",
+    )
+
+
+def _login(told: LoginFacts | None, username: str, password: str) -> Check:
+    """The password itself is in no check: both sides are hashed with a salt that was made for this question."""
+    if told is None:
+        return SUBJECT.unknown("login", "the machine did not say as whom it logs in")
+    problem = told.get("absent", "")
+    if not problem and told.get("user") != username:
+        problem = f"logs in as {told.get('user') or 'nobody'}"
+    if not problem and password:
+        known = b64encode(f"{username}:{password}".encode())
+        expected = hmac.new(bytes.fromhex(told.get("salt", "")), known, hashlib.sha256).hexdigest()
+        problem = "" if told.get("fingerprint") == expected else f"logs in as {username} with another password"
+    return SUBJECT.check(
+        "login",
+        not problem,
+        problem or f"logs in as {username}",
+        f"logs in as {username}",
+        source="container_images_username, container_images_password",
+        cause="nobody has logged in, or the password changed",
+    )
 
 
 def image(subject: Subject, name: str, facts: MachineFacts, image_name: str, source: str) -> Check:

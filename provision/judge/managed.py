@@ -63,7 +63,7 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) ->
         return subject.unknown("files", "the machine did not say what is there")
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
     wrong: list[str] = []
-    silent: list[str] = []
+    silent = [f"{place.path}: nobody said what it has to be" for place in wants.files if not place.known]
     judged = [
         *((place.path, _place_problem(place, "directory", state.get(place.path))) for place in wants.directories),
         *((place.path, _place_problem(place, "file", state.get(place.path))) for place in wants.files),

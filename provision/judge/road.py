@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass
 from typing import Any
 
-from provision.judge import base_system, hardware, managed, munge, preflight
+from provision.judge import base_system, engine, hardware, images, managed, munge, preflight
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.managed import Managed
@@ -48,6 +48,18 @@ _GENERIC = ("packages", "files", "services")
 ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", Subject("preflight", ()), _can_be_provisioned, refuses=True),
     "base_system": Role("base", Subject("base_system", _GENERIC, fix="clusterctl provision base"), base_system.checks),
+    "container_engine": Role(
+        "containers",
+        Subject("container_engine", _GENERIC, fix="clusterctl provision containers"),
+        engine.checks,
+        groups=_SLURM,
+    ),
+    "container_images": Role(
+        "containers",
+        Subject("container_images", _GENERIC, fix="clusterctl provision containers"),
+        images.checks,
+        groups=_SLURM,
+    ),
     "munge": Role(
         "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
     ),
@@ -100,9 +112,15 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     shared: dict[str, Any] = {}
     if "munge" in facts:
         shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
+    made = facts.get("registry", {}).get("certificates")
+    if made and made["problem"] is not None:
+        # What is to be made anew is trusted by nobody: all wait for the new one.
+        shared["authority"] = "" if made["problem"] else made["authority"]
     if "images" in facts:
         shared["images"] = {name: image["reference"] for name, image in facts["images"].items()}
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
+    if "engine" in facts:
+        machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits")}
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:

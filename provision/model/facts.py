@@ -13,8 +13,9 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
 
+from provision.model.container_facts import EngineFacts, ImageFacts, RegistryFacts
 from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
-from provision.model.state_facts import HostsFacts, ImageFacts, MungeFacts, StateFacts
+from provision.model.state_facts import HostsFacts, MungeFacts, StateFacts
 from provision.model.text import clean
 
 #: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
@@ -183,6 +184,8 @@ class MachineFacts(TypedDict, total=False):
     state: StateFacts
     munge: MungeFacts
     hosts: HostsFacts
+    engine: EngineFacts
+    registry: RegistryFacts
     images: dict[Word, ImageFacts]
 
 

@@ -9,8 +9,10 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
     absent: [path, ...]
     services: [{name, started_after: [path], units: [path], running, enabled}]
 
-Any entry may have ``when``. A text, a ``when`` and what else is not a name may rest on what the machine has answered
-(``cluster_machine``); which paths, packages and services are asked about may not, because it is known before.
+Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null: what it has to be is
+not known, because another machine did not say. Any entry may have ``when``. A text, a ``when`` and what else is not a
+name may rest on what the machine has answered (``cluster_machine``); which paths, packages and services are asked about
+may not, because it is known before.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class ManagedError(ValueError):
 
 @dataclass(frozen=True)
 class Place:
-    """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown."""
+    """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown.
+
+    ``known`` is false where nobody has said what its content has to be.
+    """
 
     path: str
     owner: str = "root"
@@ -53,6 +58,7 @@ class Place:
     mode: str = "0755"
     text: str | None = None
     secret: bool = False
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ def names(data: Mapping[str, Any]) -> tuple[str, ...]:
 def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[str, list[str]]:
     """Return what a machine is asked about: ``paths``, ``packages`` and ``services``.
 
+    ``contents`` are the paths of which the content counts: no other file is read, so that nothing of a key travels.
+
     ``data`` is the role's, its templates unresolved; ``resolve`` gives their values, before the machine has answered.
 
     Raises:
@@ -94,7 +102,7 @@ def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[st
     """
     if unknown := set(data) - set(KINDS) - _SETTINGS:
         raise ManagedError(f"unknown: {', '.join(sorted(unknown))}")
-    asked: dict[str, list[str]] = {"paths": [], "packages": [], "services": []}
+    asked: dict[str, list[str]] = {"paths": [], "contents": [], "packages": [], "services": []}
     for kind, key in KINDS.items():
         entries = data.get(kind) or ()
         if isinstance(entries, str):
@@ -102,6 +110,8 @@ def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[st
         for entry in entries:
             place = "paths" if kind not in asked else kind
             asked[place].append(str(resolve(entry[key] if key else entry)))
+            if kind == "files" and not {"template", "content", "text"}.isdisjoint(entry):
+                asked["contents"].append(asked["paths"][-1])
             if kind == "services":
                 watched = [*(entry.get("started_after") or ()), *(entry.get("units") or ())]
                 asked["paths"] += [str(resolve(path)) for path in watched]
@@ -145,6 +155,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         mode=str(entry.get("mode", mode)).rjust(4, "0"),
         text=None if text is None else str(text),
         secret=bool(entry.get("secret", False)),
+        known="content" not in entry or entry["content"] is not None,
     )
 
 

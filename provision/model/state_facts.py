@@ -75,11 +75,3 @@ class HostsFacts(TypedDict, total=False):
 
     current: bool
     error: Text
-
-
-@with_config(STRICT)
-class ImageFacts(TypedDict):
-    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it."""
-
-    reference: Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9._:/@+-]*$")]
-    problem: Text

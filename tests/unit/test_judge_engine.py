@@ -2,110 +2,178 @@
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
+import hmac
 from typing import Any
 
 import pytest
 
-from provision.judge import engine, images
-from provision.judge.answers import Answer
+from provision.judge import engine, images, road
 from provision.model.checks import Check
+from provision.model.facts import facts_from
 
-#: What Docker 20.10 says where there is no engine: words on its standard output, and success.
-NO_ENGINE = {"ServerErrors": ["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."], "ClientInfo": {}}
+GOOD: dict[str, Any] = {
+    "version": "20.10.24+dfsg1",
+    "raises_limits": True,
+    "server": "20.10.24",
+    "live_restore": True,
+    "problem": "",
+    "late": False,
+    "limit": 10,
+}
+PEM = "-----BEGIN CERTIFICATE-----\nAbc+/=\n-----END CERTIFICATE-----\n"
+SITE = "harbor.site.example/x"
 
 
-def judged(result: object, live_restore: bool = True) -> dict[str, Check]:
+def judged(said: dict[str, Any] | None = None, live_restore: bool = True) -> dict[str, Check]:
     """Return an engine's checks by name; every one of them is always there."""
-    found = engine.checks(Answer.from_result(result, 10), live_restore)
+    found = engine.checks(facts_from({"engine": {**GOOD, **(said or {})}}), {"live_restore": live_restore})
     assert tuple(check.id for check in found) == engine.SUBJECT.ids
     return {check.id.partition(".")[2]: check for check in found}
 
 
-def info(**fields: Any) -> dict[str, Any]:
-    """Return the result of asking an engine that answers."""
-    return {"rc": 0, "stdout": json.dumps({"ServerVersion": "20.10.24", "LiveRestoreEnabled": True, **fields})}
-
-
 def test_an_engine_with_its_configuration_passes() -> None:
-    assert [str(check.verdict) for check in judged(info()).values()] == ["pass", "pass"]
+    assert [str(check.verdict) for check in judged().values()] == ["pass", "pass"]
 
 
-@pytest.mark.parametrize("rc", [124, 137])
-def test_an_engine_that_hangs_fails_with_the_limit_it_had(rc: int) -> None:
-    found = judged({"rc": rc, "stdout": "", "stderr": ""})
+def test_an_engine_that_hangs_fails_with_the_limit_it_had() -> None:
+    found = judged({"late": True, "server": "", "live_restore": None, "problem": "did not answer in 10 s"})
 
     assert (str(found["answers"].verdict), found["answers"].observed) == ("fail", "did not answer in 10 s")
     assert "dockerd hangs" in found["answers"].cause
-    assert str(found["live_restore"].verdict) == "unknown"
+    # What nobody said is no pass; but more patience would not bring it, so that it is not asked again for it.
+    assert (str(found["live_restore"].verdict), found["live_restore"].unproven) == ("skip", True)
 
 
-def test_an_engine_that_is_not_running_fails_with_the_engines_words() -> None:
-    found = judged({"rc": 0, "stdout": json.dumps(NO_ENGINE)})
+@pytest.mark.parametrize("problem", ["Cannot connect to the Docker daemon.", "docker: No such file or directory"])
+def test_an_engine_that_is_not_running_or_not_installed_fails_with_those_words(problem: str) -> None:
+    found = judged({"server": "", "live_restore": None, "problem": problem})
 
-    assert str(found["answers"].verdict) == "fail"
-    assert found["answers"].cause.startswith("Cannot connect to the Docker daemon")
-
-
-def test_an_engine_that_is_not_installed_fails_with_the_shells_words() -> None:
-    found = judged({"rc": 127, "stderr": "timeout: failed to run command 'docker': No such file or directory"})
-
-    assert "No such file" in found["answers"].cause
+    assert (str(found["answers"].verdict), found["answers"].cause) == ("fail", problem)
 
 
 def test_an_engine_with_another_configuration_than_its_files_fails_in_that() -> None:
-    found = judged(info(LiveRestoreEnabled=False))
+    found = judged({"live_restore": False})
 
     assert (str(found["answers"].verdict), str(found["live_restore"].verdict)) == ("pass", "fail")
-    assert str(judged(info(LiveRestoreEnabled=False), live_restore=False)["live_restore"].verdict) == "pass"
+    assert str(judged({"live_restore": False}, live_restore=False)["live_restore"].verdict) == "pass"
+    assert str(judged({"live_restore": None})["live_restore"].verdict) == "fail"
+
+
+def test_an_engine_of_which_nothing_was_said_is_unknown() -> None:
+    found = engine.checks(facts_from({}), {"live_restore": True})
+
+    assert [str(check.verdict) for check in found] == ["unknown", "unknown"]
 
 
 @pytest.mark.parametrize(
-    "result",
+    "said",
     [
-        None,
-        [],
-        "text",
-        {"rc": "0", "stdout": 7, "stderr": ["a"], "msg": {}},
-        {"rc": True, "stdout": '{"ServerVersion": "20"}', "msg": "x"},
-        {"rc": 0, "stdout": "[" * 100_000},
-        {"rc": 0, "stdout": "[1]"},
-        {"rc": 0, "stdout": '{"ServerVersion": ["20"]}'},
-        {"rc": 0, "stdout": '{"ServerErrors": {"a": 1}}'},
-        {"rc": 0, "stdout": '{"ServerVersion": "20", "LiveRestoreEnabled": "{{ true }}"}'},
-        {"rc": 10**30, "stdout": ""},
+        {"server": 7},
+        {"server": ["20"]},
+        {"live_restore": "{{ true }}"},
+        {"version": "20; reboot"},
+        {"limit": 10**30},
+        {"late": "no"},
     ],
     ids=str,
 )
-def test_nonsense_from_a_machine_is_no_pass_and_no_crash(result: object) -> None:
-    assert {str(check.verdict) for check in judged(result).values()} & {"fail", "unknown"}
+def test_nonsense_from_a_machine_does_not_pass_the_door(said: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="cannot be used"):
+        facts_from({"engine": {**GOOD, **said}})
 
 
-def registry(reached: object, site: str = "") -> Check:
-    (check,) = images.checks(reached, site, "head")
-    assert (check.id,) == images.SUBJECT.ids
-    return check
+WANTS = {"registry": "", "controller": "head", "here": False, "username": "", "password": ""}
+
+
+def images_of(told: dict[str, Any] | None, **wants: Any) -> dict[str, Check]:
+    """Return the checks of a machine's way to the registry, by name; every one of them is always there."""
+    facts = facts_from({} if told is None else {"registry": told})
+    found = images.checks(facts, {**WANTS, **wants})
+    assert tuple(check.id for check in found) == images.SUBJECT.ids
+    return {check.id.partition(".")[2]: check for check in found}
+
+
+def registry(told: dict[str, Any], site: str = "") -> Check:
+    return images_of(told, registry=site)["registry_answers"]
 
 
 def test_a_registry_that_answers_passes_and_only_a_sites_may_ask_for_a_login() -> None:
     assert registry({"status": 200}).ok
-    assert registry({"status": 401}, "harbor.site.example/x").ok
+    assert registry({"status": 401}, SITE).ok
     assert not registry({"status": 401}).ok
 
 
 def test_a_registry_that_does_not_answer_is_told_with_the_reason_and_who_runs_it() -> None:
-    ours = registry({"status": -1, "msg": "Request failed: <urlopen error timed out>"})
-    theirs = registry({"status": 500}, "harbor.site.example/x")
+    ours = registry({"error": "it does not answer: timed out"})
+    theirs = registry({"status": 500}, SITE)
 
     assert "timed out" in ours.observed
     assert "docker-registry on head" in ours.fix
-    assert (theirs.observed, theirs.fix) == ("HTTP 500", "ask those who run harbor.site.example/x")
+    assert (theirs.observed, theirs.fix) == ("HTTP 500", f"ask those who run {SITE}")
+    assert (registry({}).ok, registry({}).observed) == (False, "no answer")
+
+
+@pytest.mark.parametrize("told", [{"status": "200"}, {"status": True}, {"status": -1}, {"error": 7}], ids=str)
+def test_nonsense_instead_of_http_does_not_pass_the_door(told: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="cannot be used"):
+        registry(told)
+
+
+def test_a_registry_of_which_nothing_was_said_is_unknown() -> None:
+    assert {str(check.verdict) for check in images_of(None).values()} == {"unknown"}
+
+
+def certified(**told: Any) -> Check:
+    return images_of({"status": 200, "certificates": told} if told else {"status": 200}, here=True)["certificates"]
+
+
+def test_certificates_are_judged_where_the_registry_runs_and_nowhere_else() -> None:
+    assert str(certified(authority=PEM, problem="").verdict) == "pass"
+    assert str(certified(authority="", problem="there is no server.key").verdict) == "fail"
+    assert str(certified(authority=PEM, problem=None).verdict) == "unknown"
+    assert str(certified().verdict) == "unknown"
+    assert str(images_of({"status": 200})["certificates"].verdict) == "skip"
+    assert str(images_of({"status": 200}, here=True, registry=SITE)["certificates"].verdict) == "skip"
 
 
 @pytest.mark.parametrize(
-    "reached", [None, [], {"status": "200"}, {"status": True}, {"status": [200], "msg": 7}], ids=str
+    ("problem", "told"), [("", {"authority": PEM}), ("it expires", {"authority": ""}), (None, {})], ids=str
 )
-def test_nonsense_instead_of_http_is_no_answer(reached: object) -> None:
-    check = registry(reached)
+def test_an_authority_goes_on_to_those_who_trust_it_and_a_bad_one_makes_them_wait_for_the_next(
+    problem: str | None, told: dict[str, str]
+) -> None:
+    facts = facts_from({"registry": {"status": 200, "certificates": {"authority": PEM, "problem": problem}}})
 
-    assert (check.ok, check.observed) == (False, "no answer")
+    assert road.handed_on(facts)["cluster_shared"] == told
+
+
+def login(told: dict[str, str] | None, password: str = "correct horse") -> Check:  # noqa: S107 - nobody's
+    said = {"status": 401} if told is None else {"status": 401, "login": told}
+    return images_of(said, registry=SITE, username="robot", password=password)["login"]
+
+
+def hashed(password: str, salt: str = "00ff") -> dict[str, str]:
+    """Return what a machine answers that logs in as robot with this password."""
+    known = base64.b64encode(f"robot:{password}".encode())
+    digest = hmac.new(bytes.fromhex(salt), known, hashlib.sha256).hexdigest()
+    return {"salt": salt, "user": "robot", "fingerprint": digest}
+
+
+def test_a_login_is_compared_by_a_hash_and_the_password_is_in_no_check() -> None:
+    checks = [login(hashed("correct horse")), login(hashed("wrong")), login({"absent": "no login"}), login(None)]
+
+    assert [str(check.verdict) for check in checks] == ["pass", "fail", "fail", "unknown"]
+    assert "another password" in checks[1].observed
+    assert str(login({**hashed("correct horse"), "user": "alice"}).verdict) == "fail"
+    assert not any(word in str(check.as_dict()) for check in checks for word in ("correct horse", "wrong"))
+
+
+def test_without_a_password_at_hand_only_the_user_is_compared() -> None:
+    assert login(hashed("whatever"), password="").ok
+
+
+def test_a_registry_that_asks_for_no_login_has_none_to_judge() -> None:
+    assert str(images_of({"status": 200})["login"].verdict) == "skip"
+    assert str(images_of({"status": 200}, registry=SITE)["login"].verdict) == "skip"

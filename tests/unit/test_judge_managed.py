@@ -122,6 +122,16 @@ def test_packages_are_missing_or_no_longer_held() -> None:
     assert judged("packages", {**STATE, "packages": {"munge": {"version": "1", "held": True}}}, held).verdict == "pass"
 
 
+def test_a_file_of_which_nobody_said_what_it_has_to_be_is_unknown_until_something_else_is_wrong() -> None:
+    data = {**DATA, "files": [{"path": "/etc/munge.d/a.conf", "content": None, "mode": "0644"}]}
+
+    check = judged("files", STATE, data)
+    assert (check.verdict, "nobody said" in check.observed) == ("unknown", True)
+    assert judged("files", {**STATE, "paths": {**STATE["paths"], "/etc/old.conf": FILE}}, data).verdict == "fail"
+    data["files"] = [{"path": "/etc/munge.d/a.conf", "mode": "0644"}]
+    assert judged("files", STATE, data).verdict == "pass"
+
+
 def test_an_entry_that_does_not_apply_is_not_wanted_but_asked_about() -> None:
     data = {"files": [{"path": "/etc/munge.d/a.conf", "text": "a\n", "when": False}]}
 
@@ -133,6 +143,8 @@ def test_what_is_asked_and_which_checks_there_are_is_known_without_a_machine() -
     asked = questions(DATA, lambda value: value)
 
     assert set(asked["paths"]) == set(STATE["paths"])
+    # No other file is read: a key is compared by what its own role says of it.
+    assert asked["contents"] == ["/etc/munge.d/a.conf"]
     assert (asked["packages"], asked["services"]) == (["munge"], ["munge"])
     assert names(DATA) == SUBJECT.names
     assert names({"absent": []}) == ("files",)

@@ -18,11 +18,9 @@ from provision import judge
 from provision.judge import (
     ddp,
     driver,
-    engine,
     gpu_containers,
     gpudirect,
     gpus,
-    images,
     jobs,
     mig,
     munge,
@@ -35,7 +33,6 @@ from provision.judge import (
     slurm_image,
     toolkit,
 )  # fmt: skip
-from provision.judge.answers import Answer
 from provision.judge.ddp_evidence import Wants, evidence_from
 from provision.judge.ddp_plan import Job, Plan
 from provision.judge.jobs import JobFacts
@@ -116,10 +113,6 @@ def of_munge(shape: Any) -> Told:
     return [[check for check in told if check.host == host] for host in seen]
 
 
-def of_engine(shape: Any) -> Told:
-    return [engine.checks(Answer.from_result(shape, 5), live_restore=kept) for kept in (True, False)]
-
-
 def of_files(found: Any) -> Told:
     return [slurm_conf.checks(found, {"a": None, "b": "x"}, why) for why in (None, "", "x")] + [
         slurm_conf.refused("x", "y")
@@ -141,15 +134,23 @@ OF_TEXTS: dict[str, tuple[Callable[[str], Told], Sequence[Subject]]] = {
 }
 OF_SHAPES: dict[str, tuple[Callable[[Any], Told], Sequence[Subject]]] = {
     "driver": (lambda shape: [driver.checks(shape, driver_machines.WANTS)], (driver.SUBJECT,)),
-    "engine": (of_engine, (engine.SUBJECT,)),
     "gpudirect": (lambda shape: [gpudirect.checks(shape, {"required": True})], (gpudirect.SUBJECT,)),
-    "images": (lambda shape: [images.checks(shape, own, "head") for own in ("", "x")], (images.SUBJECT,)),
     "munge": (of_munge, (munge.SUBJECT,)),
     "slurm_conf": (of_files, (slurm_conf.SUBJECT,)),
 }
 
 #: Judged below, or where their typed facts are made: what is not of their type does not pass the door before them.
-ELSEWHERE = {"base_system", "ddp_job", "hardware", "preflight", "rdma", "rdma_ports", "rdma_transfers"}
+ELSEWHERE = {
+    "base_system",
+    "ddp_job",
+    "engine",
+    "hardware",
+    "images",
+    "preflight",
+    "rdma",
+    "rdma_ports",
+    "rdma_transfers",
+}
 
 
 def whole(told: Told, subjects: Sequence[Subject]) -> None:

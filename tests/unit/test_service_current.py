@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from machines import plugin
+from machines import plugin, run_module
 
 module = plugin("plugins/modules/service_current.py")
 
@@ -26,6 +28,33 @@ def test_a_service_is_restarted_where_a_file_is_younger_than_it(ages: list[float
 
 def test_a_service_that_does_not_run_is_started() -> None:
     assert module.needed({**RUNNING, "ActiveState": "failed"}, [], 1000.0) == "start"
+
+
+def test_a_masked_service_is_unmasked_started_and_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A systemd of one service: what it was told is in a file.
+    stand_in = """#!/bin/sh
+cd "${0%/*}"
+case "$*" in
+"show --property=UnitsLoad"*) echo 0 ;;
+show*)
+    [ -e unmasked ] && load=loaded file=disabled || load=masked file=masked
+    printf 'LoadState=%s\\nUnitFileState=%s\\nActiveState=inactive\\nNeedDaemonReload=no\\n' $load $file
+    echo ActiveEnterTimestampMonotonic=0 ;;
+*) echo "$*" >>said; [ "$1" != unmask ] || touch unmasked ;;
+esac
+"""
+    (tmp_path / "systemctl").write_text(stand_in)
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    found = run_module("plugins/modules/service_current.py", {"name": "munge"})
+
+    assert found["changed"]
+    assert (tmp_path / "said").read_text().splitlines() == [
+        "unmask munge.service",
+        "enable munge.service",
+        "start munge.service",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,17 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.judge.engine. Translation only."""
+"""Ansible's door into provision.model.engine. Translation only."""
 
 from __future__ import annotations
 
-from provision.judge import engine
-from provision.judge.answers import Answer
+from provision.model import engine
 
 
-def container_engine_checks(result, live_restore, limit):
-    """Return the checks of this machine's engine, as cluster_check takes them."""
-    found = engine.checks(Answer.from_result(result, int(limit)), live_restore=bool(live_restore))
-    return [check.as_dict() for check in found]
+def container_engine_daemon(ours, site, machine, gpus, memlock):
+    """Return all of daemon.json. ``machine`` is what the machine said of its engine and limits."""
+    cdi = engine.how_cdi(str(machine["version"])) if gpus else ""
+    # A machine that is itself a container: no container on it could start with a limit above its own.
+    return engine.options(ours, site, cdi, int(memlock) if machine["raises_limits"] else 0)
 
 
 class FilterModule:
@@ -19,4 +19,4 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"container_engine_checks": container_engine_checks}
+        return {"container_engine_daemon": container_engine_daemon}

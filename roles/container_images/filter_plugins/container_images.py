@@ -1,16 +1,10 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible's door into provision.judge.images. Translation only."""
+"""Ansible's door to the files that images are built from."""
 
 from __future__ import annotations
 
 from provision import content
-from provision.judge import images
-
-
-def container_images_checks(reached, registry, controller):
-    """Return the checks of this machine's way to the registry, as cluster_check takes them."""
-    return [check.as_dict() for check in images.checks(reached, str(registry), str(controller))]
 
 
 def container_images_files(role, directory="image"):
@@ -27,7 +21,4 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {
-            "container_images_checks": container_images_checks,
-            "container_images_files": container_images_files,
-        }
+        return {"container_images_files": container_images_files}

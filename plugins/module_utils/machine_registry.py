@@ -1,0 +1,103 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a machine stands to the registry of the images: does it answer, is it trusted, who logs in, and, where it runs,
+are its certificates good. Reads only; no password and no key travels. Standard library only, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import ssl
+import time
+from pathlib import Path
+
+from ansible.module_utils import image_registry
+from ansible.module_utils.machine_engine import ask as command
+
+DAY = 86400
+
+
+def reached(host, seconds, root="/"):
+    """Return the HTTP status with which a registry answers as the engine asks it, or ``error``: why there is none."""
+    url = f"https://{host}/v2/"
+    try:
+        status, _ = image_registry.within(
+            seconds,
+            lambda: image_registry.ask(url, image_registry.trusted(host, root), seconds=seconds, method="GET"),
+        )
+    except image_registry.RegistryError as error:
+        return {"error": str(error)}
+    return {"status": status}
+
+
+def login(host, salt="", path=image_registry.LOGIN):
+    """Return with what the engine logs in to a registry: the user, and a salted hash of user and password."""
+    salt = salt or secrets.token_hex(16)
+    try:
+        known = json.loads(Path(path).read_text(encoding="utf-8"))["auths"][host]["auth"]
+        user = base64.b64decode(known).decode("utf-8").partition(":")[0]
+        return {"salt": salt, "user": user, "fingerprint": fingerprint(known, salt)}
+    except OSError as error:
+        return {"absent": str(error.strerror)}
+    except (ValueError, LookupError, TypeError):
+        return {"absent": f"the engine has no login for {host}"}
+
+
+def fingerprint(text, salt):
+    """Return a hash from which nothing about the text can be learnt, and which nobody can have prepared."""
+    return hmac.new(bytes.fromhex(salt), text.encode(), hashlib.sha256).hexdigest()
+
+
+def certificates(directory, client, host, days, patience=1, run=command):
+    """Return the authority's certificate, and what is wrong with it, the server's and the writer's, empty if nothing.
+
+    Wrong is also what will not be good for ``days`` more days. ``problem`` is None where openssl did not answer.
+    """
+    directory, client = Path(directory), Path(client)
+    server, writer = directory / "server.crt", client / "client.cert"
+    pairs = ((server, directory / "server.key"), (writer, client / "client.key"))
+    try:
+        authority = (directory / "ca.crt").read_text(encoding="ascii")
+        if (client / "ca.crt").read_text(encoding="ascii") != authority:
+            return {"authority": authority, "problem": f"{client}/ca.crt is not that of the server"}
+        for certificate, key in pairs:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(certificate), str(key), "")
+    except FileNotFoundError:
+        wanted = (directory / "ca.crt", client / "ca.crt", *(path for pair in pairs for path in pair))
+        gone = [str(path) for path in wanted if not path.exists()]
+        return {"authority": "", "problem": f"there is no {', '.join(gone)}"}
+    except (OSError, ValueError) as error:
+        return {"authority": "", "problem": f"a certificate or key cannot be used: {error}"}
+    at = str(int(time.time()) + days * DAY)
+    for certificate, named in ((server, ["-verify_hostname", host]), (writer, [])):
+        words = ["openssl", "verify", "-attime", at, "-CAfile", str(directory / "ca.crt"), *named, str(certificate)]
+        _, problem, late = run(words, 10 * patience)
+        if problem:
+            said = f"{certificate} is not good for {host} and {days} more days: {problem}"
+            return {"authority": authority, "problem": None if late else said}
+    return {"authority": authority, "problem": ""}
+
+
+def collect(root, ask, patience=1):
+    """Return what provision.model.container_facts.RegistryFacts describes.
+
+    ``ask`` has ``host`` and ``seconds``; ``login``, where the engine is to be logged in; and ``certificates`` with
+    ``directory``, ``client``, ``host`` and ``days``, where the registry runs.
+    """
+    host = str(ask["host"])
+    found = reached(host, int(ask.get("seconds", 10)) * patience, root)
+    if ask.get("login"):
+        found["login"] = login(host)
+    if given := ask.get("certificates"):
+        found["certificates"] = certificates(
+            Path(root, given["directory"].lstrip("/")),
+            Path(root, given["client"].lstrip("/")),
+            given["host"],
+            int(given["days"]),
+            patience,
+        )
+    return found

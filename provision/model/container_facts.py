@@ -1,0 +1,69 @@
+"""What ``machine_facts`` reports of the container engine, the images' registry, and what was built. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, with_config
+from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
+
+from provision.model.fact_types import STRICT, Count, Text
+
+Hexadecimal = Annotated[str, StringConstraints(max_length=128, pattern=r"^[0-9a-f]*$")]
+Reference = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9._:/@+-]*$")]
+#: A certificate, which is public, or nothing.
+Pem = Annotated[str, StringConstraints(max_length=16384, pattern=r"^[A-Za-z0-9+/=\n -]*$")]
+
+
+@with_config(STRICT)
+class EngineFacts(TypedDict):
+    """The engine's program, and what ``docker info`` said within ``limit`` seconds.
+
+    ``version`` is the program's, empty where it is not installed; ``server`` that of the engine that runs.
+    ``live_restore`` is None where the engine did not say; ``problem`` says why there is no answer, ``late`` that there
+    was none in time. ``raises_limits``: whether a container may have a limit above the machine's own.
+    """
+
+    version: Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9A-Za-z.+~:-]*$")]
+    raises_limits: bool
+    server: Text
+    live_restore: bool | None
+    problem: Text
+    late: bool
+    limit: Count
+
+
+@with_config(STRICT)
+class ImageFacts(TypedDict):
+    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it."""
+
+    reference: Reference
+    problem: Text
+
+
+@with_config(STRICT)
+class CertificateFacts(TypedDict):
+    """The registry's certificates: their authority's (public), and what is wrong; None where that was not answered."""
+
+    authority: Pem
+    problem: Text | None
+
+
+@with_config(STRICT)
+class LoginFacts(TypedDict, total=False):
+    """With what the engine logs in to a registry: its user, and a salted hash of all of it; ``absent`` says why not."""
+
+    absent: Text
+    user: Text
+    salt: Hexadecimal
+    fingerprint: Hexadecimal
+
+
+@with_config(STRICT)
+class RegistryFacts(TypedDict, total=False):
+    """A registry as this machine sees it: its HTTP status, or why there is none."""
+
+    status: Annotated[int, Field(ge=0, le=999)]
+    error: Text
+    certificates: CertificateFacts
+    login: LoginFacts

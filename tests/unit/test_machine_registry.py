@@ -1,0 +1,168 @@
+"""How a machine stands to the registry: its certificates, its answer over TLS, the engine's login."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import plugin
+
+from provision import content
+
+registry = plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
+sys.modules["ansible.module_utils"].image_registry = registry  # type: ignore[attr-defined]
+plugin("plugins/module_utils/machine_engine.py", "ansible.module_utils.machine_engine")
+machine = plugin("plugins/module_utils/machine_registry.py")
+
+
+def make(root: Path, host: str = "localhost", days: int = 365) -> tuple[Path, Path]:
+    """Make certificates as the role does; return where the server's and the writer's are."""
+    directory, client = root / "registry", root / "client"
+    for place in (directory, client):
+        place.mkdir(exist_ok=True)
+    script = (content.ROOT / "roles/container_images/files/make-certificates").read_text(encoding="utf-8")
+    # The group comes with the registry's package.
+    words = ["sh", "-c", script.replace("-g docker-registry", ""), "make", str(directory), host, str(days), str(client)]
+    subprocess.run(words, check=True, timeout=60)
+    return directory, client
+
+
+def judged(directory: Path, client: Path, host: str = "localhost", days: int = 30) -> tuple[str, Any]:
+    found = machine.certificates(directory, client, host, days)
+    return found["authority"], found["problem"]
+
+
+def test_certificates_that_the_role_makes_are_good_and_their_authority_is_told(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+
+    assert judged(directory, client) == ((directory / "ca.crt").read_text(), "")
+
+
+def test_certificates_that_are_missing_are_named(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+    (directory / "server.key").unlink()
+    (client / "client.cert").unlink()
+
+    authority, problem = judged(directory, client)
+
+    assert (authority, "server.key" in problem, "client.cert" in problem) == ("", True, True)
+
+
+def test_certificates_that_are_about_to_expire_or_are_for_another_host_are_not_good(tmp_path: Path) -> None:
+    directory, client = make(tmp_path, days=20)
+
+    assert "not good" in judged(directory, client)[1]
+    assert judged(directory, client, days=10)[1] == ""
+    assert "not good" in judged(directory, client, host="other", days=10)[1]
+
+
+def test_a_key_of_another_certificate_cannot_be_used(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+    key = (directory / "server.key").read_text()
+    directory, client = make(tmp_path)
+    (directory / "server.key").write_text(key)
+
+    assert "cannot be used" in judged(directory, client)[1]
+
+
+def test_half_of_a_new_set_is_no_set(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+    server = (directory / "server.crt", directory / "server.key")
+    before = [path.read_text() for path in server]
+    make(tmp_path)
+    # The run ended before these were written.
+    for path, text in zip(server, before, strict=True):
+        path.write_text(text)
+    assert "not good" in judged(directory, client)[1]
+
+    make(tmp_path)
+    (client / "ca.crt").write_text("older")
+    assert "not that of the server" in judged(directory, client)[1]
+
+
+def test_an_openssl_that_hangs_is_no_verdict(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+
+    found = machine.certificates(
+        directory, client, "localhost", 30, run=lambda *_: ("", "did not answer in 10 s", True)
+    )
+
+    assert found["problem"] is None
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A registry's base."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v2/" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    directory, _ = make(tmp_path)
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / "server.crt", directory / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"localhost:{server.server_port}", directory / "ca.crt"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_registry_answers_those_who_trust_it_and_nobody_else(served: tuple[str, Path], tmp_path: Path) -> None:
+    host, authority = served
+    assert "CERTIFICATE_VERIFY_FAILED" in machine.reached(host, 10, tmp_path)["error"]
+
+    trusted = tmp_path / "etc/docker/certs.d" / host
+    trusted.mkdir(parents=True)
+    (trusted / "ca.crt").write_text(authority.read_text())
+    assert machine.reached(host, 10, tmp_path) == {"status": 200}
+
+    (trusted / "ca.crt").write_text("no certificate")
+    assert "does not answer" in machine.reached(host, 10, tmp_path)["error"]
+
+
+def test_a_registry_that_nobody_runs_and_one_that_hangs_are_no_answer() -> None:
+    assert "refused" in machine.reached("127.0.0.1:1", 5)["error"]
+    with pytest.raises(registry.RegistryError, match=r"did not answer in 0\.1 s"):
+        registry.within(0.1, lambda: time.sleep(5))
+
+
+def test_a_login_is_told_by_its_user_and_a_hash(tmp_path: Path) -> None:
+    known = base64.b64encode(b"robot:correct horse").decode()
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"auths": {"harbor": {"auth": known}}}))
+
+    found = machine.login("harbor", "00ff", path)
+
+    assert found == {"salt": "00ff", "user": "robot", "fingerprint": machine.fingerprint(known, "00ff")}
+    assert machine.login("harbor", "", path)["salt"] != machine.login("harbor", "", path)["salt"]
+    assert "horse" not in str(found)
+    assert known not in str(found)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{}", "[]", '{"auths": {"harbor": {}}}', '{"auths": {"harbor": {"auth": 7}}}']
+)
+def test_without_a_login_that_is_said(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_text(text)
+
+    assert machine.login("harbor", "00ff", path)["absent"]
