@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.judge.slurm_answers import line, sections
+from provision.judge.slurm_answers import line
 from provision.judge.slurm_daemons import enough, limit
 from provision.judge.slurm_facts import Wants, containers
 from provision.model.checks import Check, Level, Subject, Verdict
 from provision.model.gres import gpus
+from provision.model.text import sections
 
 SUBJECT = Subject(
     "job",

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from provision.judge.gpus import start_cause
-from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in, sections
+from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in
 from provision.judge.slurm_facts import Facts, Wants, answered
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.gres import counts, parse, printed
+from provision.model.text import sections
 
 SUBJECT = Subject("slurm", ("node_state", "gres", "partitions"), fix="clusterctl provision slurm")
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.judge.slurm_answers import MAX_ANSWER, line, nodes_in, number, sections
+from provision.judge.slurm_answers import line, nodes_in, number
+from provision.model.text import MAX_ANSWER, sections
 
 #: Seconds after its last start in which a container that the engine had to start again is taken for a failing one. The
 #: engine waits for a minute at the most before it tries again.
