@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import run
 
 DOCUMENTATION = """
 module: engine_config
@@ -103,7 +104,7 @@ def main():
     path, cdi, memlock = Path(module.params["path"]), "", module.params["memlock"]
     if module.params["gpus"]:
         program = module.get_bin_path("dockerd")
-        version = release(module.run_command([program, "--version"])[1]) if program else ()
+        version = release(run([program, "--version"], 60)[1]) if program else ()
         if not version and not module.check_mode:
             module.fail_json(msg="dockerd does not tell its version, so it is not known how containers get GPUs")
         cdi = how_cdi(version) if version else ""
