@@ -202,6 +202,31 @@ def test_a_failed_step_names_rank_node_and_parameter():
     assert "did not pass: parameters" in checks["result"]["cause"]
 
 
+def test_a_step_that_accuses_ranks_of_two_machines_is_no_machines_check():
+    found = evidence()
+    guilty = [{"rank": rank, "node": f"node{1 + rank // 2}", "parameter": "", "detail": "differs"} for rank in (1, 2)]
+    found["nodes"]["node1"]["result"]["steps"]["parameters"] = step("fail", guilty=guilty)
+    for node in ("node1", "node2"):
+        for one in found["nodes"][node]["records"]:
+            one["outcomes"] = {"parameters": "fail"}
+
+    check = by_id(judge(found))["parameters"]
+
+    assert (check["verdict"], check["host"]) == ("fail", "")
+    assert "rank 1 on node1: differs; rank 2 on node2: differs" in check["cause"]
+
+
+def test_ranks_that_were_all_ended_without_a_word_give_no_cause_and_no_culprit():
+    # NCCL's watchdog ends every rank while none of them waits: nothing tells who was first, or that it was the network.
+    ended = [broken(rank, state="running", error=None, waiting="") for rank in range(4)]
+
+    whole = by_id(judge(evidence(ended, exit_code=134, state="FAILED")))["result"]
+
+    assert (whole["verdict"], whole["host"]) == ("fail", "")
+    assert whole["cause"].startswith("every rank was ended without a word: nothing tells which of them was first")
+    assert "network" not in whole["cause"]
+
+
 def test_a_blind_negative_control_makes_the_whole_unknown():
     found = evidence()
     found["nodes"]["node1"]["result"]["steps"]["negative_control"] = step("unknown")

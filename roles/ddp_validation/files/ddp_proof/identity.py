@@ -12,7 +12,8 @@ from collections import Counter
 
 import torch
 
-from ddp_proof.job import Job, Outcome, odd_ones, outcome
+from ddp_proof.job import Job, Outcome, outcome
+from ddp_proof.suspects import odd_ones
 
 # Settings that are left over from debugging more often than wanted: they switch the fast paths off.
 LEFTOVERS = ("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_GDR_DISABLE")
