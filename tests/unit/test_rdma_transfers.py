@@ -14,6 +14,7 @@ from machines import plugin
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
 from provision.judge.rdma_transfers import SUBJECT, Seen
+from provision.judge.rdma_transfers import checks as of_module
 from provision.judge.rdma_transfers import judged as checks
 from provision.model.checks import Check
 from provision.rdma.perftest import carried, gigabits
@@ -313,6 +314,68 @@ def test_a_rate_that_cannot_be_read_is_no_pass(output: str) -> None:
     found = {check.id: check for check in judged([result("write", output=output)], ["node1"], HARDWARE)}
 
     assert found["rdma.write_bandwidth"].verdict == "unknown"
+
+
+ROW = " 65536  1000  380.0  380.0  0.7\n"
+
+
+def of_plan(results: object, *, bandwidth: bool = True, serves: bool = False) -> dict[str, Check]:
+    """Judge an answer of node2, of which the plan wants this with node1."""
+    adapter = {"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 400.0}]}
+    rails = [{"device": "mlx5_0", "port": 1, "peer_device": "mlx5_0", "software": False}]
+    step = {"round": 0, "peer": "node1", "address": "::1", "serves": serves, "bandwidth": bandwidth, "rails": rails}
+    plan = {"steps": {"node2": [step]}, "unused": {}, "pairs": ""}
+    found = of_module({"results": results}, "node2", {"devices": [adapter]}, plan, {"simulated": False, "share": 0.8})
+    return {check.id.removeprefix("rdma."): check for check in found}
+
+
+def healthy() -> list[dict[str, Any]]:
+    return [result("pingpong"), *(result(test, output=ROW) for test in ("write", "read"))]
+
+
+def test_what_the_plan_has_measured_passes() -> None:
+    assert {of_plan(healthy())[f"{test}_bandwidth"].verdict for test in ("write", "read")} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [result("pingpong")],
+        [result("pingpong"), result("write", serves=True), result("read", serves=True)],
+        [result("pingpong"), result("write", device="mlx5_9", output=ROW), result("read", device="mlx5_9", output=ROW)],
+    ],
+    ids=["left out", "says that the other side measured", "of another device"],
+)
+def test_a_machine_that_was_to_measure_and_did_not_is_no_pass(results: list[dict[str, Any]]) -> None:
+    found = of_plan(results)
+
+    for test in ("write", "read"):
+        assert found[f"{test}_bandwidth"].verdict == "unknown"
+        assert "mlx5_0 with node1" in found[f"{test}_bandwidth"].observed
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_machine_that_was_not_to_measure_owes_no_rate(serves: bool) -> None:
+    found = of_plan([result("pingpong", serves=serves)], bandwidth=serves, serves=serves)
+
+    assert {found[f"{test}_bandwidth"].verdict for test in ("write", "read")} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        None, 7, "x", {}, {"a": 1}, [None], ["x"], [[]], [{}], [{"test": "write"}], [result("write", peer=None)],
+        [result("write", port="1; reboot")], [result("write", rc="0")], [result("write", moved=[1])],
+        [result("write", moved={"port_xmit_data": "9"})], [result("write", output={"a": 1})], [*healthy(), 5],
+        [result("write", port=True)], [result("write", moved={"port_xmit_data": float("nan")})],
+    ],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_an_answer_that_is_no_list_of_results_is_unknown_and_stops_no_judgement(results: object) -> None:
+    found = of_plan(results)
+
+    assert sorted(found) == sorted(name.removeprefix("rdma.") for name in SUBJECT.ids)
+    assert found["transfer"].verdict == "unknown"
 
 
 def test_a_side_that_only_served_says_who_measured() -> None:
