@@ -104,13 +104,24 @@ def test_a_run_that_is_cut_after_any_event_never_passes(rc: int | None, owed: fr
         assert exit_code("provision", report) is not ExitCode.DONE, end
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_was_stopped_never_passes_not_even_after_its_last_event(number: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (signal.SIGINT, 130, "the run was stopped (SIGINT) before its end"),
+        (signal.SIGTERM, 143, "the run was stopped (SIGTERM) before its end"),
+        (signal.SIGALRM, 143, "the run was stopped at its limit of time, before its end"),
+    ],
+)
+def test_a_run_that_was_stopped_never_passes_not_even_after_its_last_event(number: int, code: int, told: str) -> None:
     for end in range(len(RECORDED) + 1):
-        report = run(RECORDED[:end], 99 if end % 2 else None, owed=OWED, stopped_by=number)
+        # Ansible that is stopped at its very end may still end well.
+        for rc in (None, 99, 0) if end == len(RECORDED) else ((None, 99)[end % 2],):
+            report = run(RECORDED[:end], rc, owed=OWED, stopped_by=number)
 
-        assert verdict(report).word is Verdict.UNKNOWN, end
-        assert exit_code("verify", report) == code
+            found = verdict(report)
+            assert found.word is Verdict.UNKNOWN, end
+            assert found.why[0] == told
+            assert exit_code("verify", report) == code
 
 
 @pytest.mark.parametrize("rc", [None, 1, 2, 4, 8, 99, 250, 255, -9], ids=str)
