@@ -63,7 +63,7 @@ lint: .venv/.dev ## Run the linters
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
-	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles
+	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
 	@$(RUN) lint-imports --no-logo
 	@$(RUN) yamllint --strict .
 	@$(RUN) ansible-lint --offline -q

@@ -22,7 +22,6 @@ from provision.cli.options import Request
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.fold import RunReport
 from provision.events.verdict import busy
-from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory, cluster_hosts, default_path, hosts_in, load
 from provision.model.cluster import Cluster
 from provision.report.progress import Progress
@@ -94,8 +93,7 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
     Raises:
         ClusterctlError: it is wrong (exit code 2); no machine has been contacted.
     """
-    from provision.inventory.connections import require_safe
-    from provision.inventory.variables import require_known
+    from provision.inventory.valid import declared
 
     hostlist.require_possible(request.limit or "", "--limit")
     if ignored := ignored_settings():
@@ -109,11 +107,7 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
             vault += ["--vault-password-file", str(stack.enter_context(offered(pipe, passwords.vault)))]
         inventory = load(path, vault=vault)
         require_no_redirection(request.extra_vars, vault=vault)
-    require_safe(inventory)
-    require_known(inventory)
-    return Opened(
-        path, inventory, cluster_from(inventory.groups, inventory.hostvars), hosts_in(inventory, request.limit)
-    )
+    return Opened(path, inventory, declared(inventory), hosts_in(inventory, request.limit))
 
 
 def play(
