@@ -96,11 +96,17 @@ def _names(file: Path, vault: Sequence[str]) -> Iterator[str]:
 
 
 def _keys(node: yaml.Node | None, depth: int = 0) -> Iterator[str]:
-    """Yield a mapping's keys, those that it merges (``<<``) included."""
-    if isinstance(node, yaml.SequenceNode) and depth < 50:
+    """Yield a mapping's keys, those that it merges (``<<``) included.
+
+    Raises:
+        ClusterctlError: merges are nested deeper than anybody writes them.
+    """
+    if depth >= 50:
+        raise ClusterctlError("a file of -e merges mappings 50 deep", fix="write the variables out")
+    if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from _keys(item, depth + 1)
-    if not isinstance(node, yaml.MappingNode) or depth >= 50:
+    if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode):
