@@ -94,7 +94,7 @@ def _results(answer: Any) -> tuple[list[Result], str]:
         if isinstance(one, dict)
         and all(_is(one.get(name), kind) for name, kind in _FIELDS.items())
         and all(one.get(name) is None or _is(one[name], kind) for name, kind in _OPTIONAL.items())
-        and all(_is(number, int) for number in (one.get("moved") or {}).values())
+        and all(_is(number, int) and abs(number) < 2**66 for number in (one.get("moved") or {}).values())
     ]
     whole = isinstance(answer, list) and len(found) == len(listed)
     return found, "" if whole else "the measurement's answer is not what the module gives"

@@ -13,6 +13,7 @@ import yaml
 from machines import plugin
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
+from provision.judge import rdma_transfers
 from provision.judge.rdma_transfers import SUBJECT, Seen
 from provision.judge.rdma_transfers import checks as of_module
 from provision.judge.rdma_transfers import judged as checks
@@ -171,6 +172,68 @@ def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> Non
         door.close()
 
 
+#: What another machine may say, once it has been let in.
+SAID = [
+    *(b"[1]\n", b"[" * 4000 + b"\n", b"x" * 5000, b"\xff\n", b'{"next": {}}\n'),
+    *(b'{"next": "0"}\n', b'{"next": -1}\n', b'{"next": 99}\n'),
+]
+
+
+@pytest.mark.parametrize("said", SAID, ids=range(len(SAID)))
+@pytest.mark.parametrize("me", ["node1", "node2"])
+def test_a_machine_that_says_anything_spoils_its_own_step_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, said: bytes, me: str
+) -> None:
+    tools(tmp_path, monkeypatch)
+    other = {"node1": "node2", "node2": "node1"}[me]
+    steps = schedule(rails("node1", "node2"), HOSTS)[me]
+    results: list[dict[str, Any]] = []
+    honest = agent.Agent(settings(port, me, steps, patience=2))
+    thread = threading.Thread(target=lambda: results.extend(honest.run()))
+    with socket.create_server((HOSTS[other], port)) as server:
+        thread.start()
+        if steps[0]["serves"]:
+            line = agent.Line(socket.create_connection((HOSTS[me], port), 5))
+            line.send(token="secret", name=other, round=0)
+        else:
+            line = agent.Line(server.accept()[0])
+        line.connection.sendall(said)
+        line.connection.shutdown(socket.SHUT_WR)
+        thread.join(30)
+        line.close()
+
+    assert not thread.is_alive()
+    assert {(one["peer"], bool(one["problem"])) for one in results} == {(other, True)}
+
+
+@pytest.mark.parametrize("address", [None, "", "-v", "10.0.0.1; id", ["10.0.0.1"], {"a": 1}])
+def test_an_address_that_another_machine_names_is_one(address: Any) -> None:
+    assert agent.address_in({"address": "10.99.0.2"}) == "10.99.0.2"
+    with pytest.raises(agent.GoneError):
+        agent.address_in({"address": address})
+
+
+def test_a_machine_that_asks_for_the_same_transfer_again_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch, fail="ibv_rc_pingpong")
+    steps = schedule(rails("node1", "node2"), HOSTS)
+    server, _ = sorted(steps, key=lambda name: not steps[name][0]["serves"])
+    honest = agent.Agent(settings(port, server, steps[server]))
+    thread = threading.Thread(target=honest.run)
+    thread.start()
+    line = agent.Line(socket.create_connection((HOSTS[server], port), 5))
+    line.send(token="secret", name=steps[server][0]["peer"], round=0)
+    for _ in range(2):
+        line.send(next=0)
+        answer = line.connection.recv(4096)
+    thread.join(20)
+
+    assert not thread.is_alive()
+    assert answer == b""
+    assert [one["problem"] for one in honest.results][-1] == "the other machine asks for what is not in the plan"
+
+
 def test_nothing_is_left_behind_when_the_other_side_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
@@ -307,6 +370,39 @@ def test_memory_of_gpus_is_said_not_to_be_proven() -> None:
 
     assert [check.verdict for check in told] == ["skip"]
     assert "not proven" in told[0].observed
+
+
+FINE = {"peer": "node1", "test": "write", "device": "mlx5_0", "port": 1, "rc": 0, "output": "", "moved": {}}
+ANSWERS: list[Any] = [
+    *(1, "x", {"a": 1}, [1], [[]], [{}], [None], [{**FINE, "peer": {"a": 1}}], [{**FINE, "port": "1"}]),
+    *([{**FINE, "moved": {"symbol_error": "9"}}], [{**FINE, "moved": [1]}], [{**FINE, "rc": "0"}]),
+    *([{**FINE, "output": 7}], [{**FINE, "test": None}], [{**FINE, "moved": {"port_xmit_data": 10**400}}]),
+]
+
+
+@pytest.mark.parametrize("results", ANSWERS, ids=range(len(ANSWERS)))
+def test_an_answer_that_is_no_result_is_unknown_of_its_own_machine(results: Any) -> None:
+    found = {
+        "devices": [{"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 4.0}]}]
+    }
+    step = {"peer": "node1", "bandwidth": False, "serves": False, "rails": []}
+    plan = {"steps": {"node2": [step]}, "unused": {}, "pairs": ""}
+
+    told = rdma_transfers.checks({"results": results}, "node2", found, plan, {"simulated": False, "share": 0.8})
+
+    assert {check.id for check in told} == set(SUBJECT.ids)
+    assert told[0].verdict == "unknown"
+    assert not [check for check in told if check.verdict == "pass"]
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 65_536, " " * 65_536, "1 1 " * 16_000, "1 1 1.2.3 4.5.6 7..8\n", "1 " * 30_000]
+)
+def test_whatever_a_tool_prints_is_read_at_once(text: str) -> None:
+    begun = time.monotonic()
+
+    assert gigabits(text) is None
+    assert time.monotonic() - begun < 2
 
 
 @pytest.mark.parametrize("output", ["", "garbled", " 65536  1000  380.0  380.0  0.7  17\n", " 65536 1000 12.0 Gb/s\n"])
