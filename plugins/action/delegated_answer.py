@@ -5,7 +5,8 @@
 Ansible takes a delegated task that reaches nobody for a failure of the machine that it was about, and with ``run_once``
 takes every machine out of the play; so does one that is out of time, before ``failed_when`` is looked at. What a
 verification asks the controller for must cost the nodes neither. A machine that was silent is not asked again in the
-same run: each question would wait as long as the first.
+same run: each question would wait as long as the first. Nor is one that could not be reached before the run, and is no
+part of it (``clusterctl_left_out``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class ActionModule(ActionBase):
         known = dict((task_vars.get("ansible_facts") or {}).get(_FACT) or {})
         if asked in known:
             return {**result, "unreached": known[asked]}
+        if asked in (task_vars.get("clusterctl_left_out") or ()):
+            return {**result, "unreached": f"{asked} could not be reached before the run"}
         try:
             return {
                 **result,

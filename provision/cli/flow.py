@@ -161,6 +161,7 @@ def play(
                 options=replace(
                     _options(request, passwords, limit=in_scope if request.limit or out else None),
                     time_factor=time_factor(opened.inventory),
+                    left_out=report.unreachable_hosts & {opened.cluster.controller},
                 ),
                 report=report,
                 targets=[target for target in targets if target.name not in out],

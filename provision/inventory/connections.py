@@ -55,7 +55,7 @@ _PROGRAMS = ("ansible_ssh_executable", "ansible_sftp_executable", "ansible_scp_e
 _REDIRECTS = re.compile(
     r"ansible_(connection|host|port|user|password|private_key(_.*)?|host_key_checking|timeout|pipelining|remote_addr|"
     r"(ssh|paramiko|sftp|scp|sshpass|shell|control_path|docker|podman|winrm|psrp|local|network|lxc|lxd|chroot|jail)_?.*|"
-    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_run"
+    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_(run|left_out)"
 )
 
 

@@ -61,7 +61,7 @@ def of_this_machine(path, salt):
     except OSError as error:
         key = {"absent": str(error.strerror)}
     text, made = run(["munge", "--no-input"], user=pwd.getpwnam("nobody"))
-    return {"key": key, "credential": text if made else "", "error": "" if made else text}
+    return {"key": key, "credential": text if made else "", "error": "" if made else text, "hung": text == HUNG}
 
 
 def decode(credential):
