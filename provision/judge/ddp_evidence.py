@@ -122,12 +122,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Wants:
-    """What the inventory declares: ranks by node, GPUs on each of these nodes, what is simulated, what must be."""
+    """What the inventory declares: ranks by node, GPUs on each of these nodes, what is simulated, what must be.
+
+    ``unused`` are the RDMA ports that jobs do not use, by node.
+    """
 
     ranks: Mapping[str, int]
     gpus: int = 0
     simulated: Sequence[str] = ()
     gpudirect_required: bool = False
+    unused: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def cuda(self) -> bool:

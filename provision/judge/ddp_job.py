@@ -262,7 +262,8 @@ class Court:
         redirected = {node: _bridges(told) for node, told in rdma.items()}
         bridges = "; ".join(f"{', '.join(found)} of {node}" for node, found in sorted(redirected.items()) if found)
         logs = {node: "\n".join(self.evidence.nodes[node].nccl) for node in wants.ranks}
-        [check] = nccl.checks(logs, bridges=bridges, required=wants.gpudirect_required)
+        rails = {node: nccl.Rails(told, wants.gpus, wants.unused.get(node, ())) for node, told in rdma.items()}
+        [check] = nccl.checks(logs, bridges=bridges, required=wants.gpudirect_required, rails=rails)
         return check
 
 

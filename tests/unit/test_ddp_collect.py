@@ -59,7 +59,10 @@ def collect(directory: Path, run: str = "r1", number: str = "7") -> dict[str, An
 
 
 def test_one_run_is_read_and_what_nobody_judges_is_left_where_it_is(run: Path) -> None:
-    ways = ["0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"]
+    ways = [
+        "gpu:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.1<0>",
+        *("0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"),
+    ]
     (run / "rank-0.log").write_text("\n".join([*ways, *(f"line {number}" for number in range(100))]))
     (run / "node.log").write_bytes(b"caf\xe9\n")
     (run / "job.log").write_text("batch\n")

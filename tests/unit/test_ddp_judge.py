@@ -75,7 +75,7 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
 def read(found: dict[str, Any]) -> Evidence:
     """The evidence as the role's filter reads it, from what machines printed."""
     left = {node: json.dumps(told) for node, told in found["nodes"].items()}
-    wants = Wants(EXPECTED, found["gpus"], found["simulated"], found["required"])
+    wants = Wants(EXPECTED, found["gpus"], found["simulated"], found["required"], found.get("unused", {}))
     return evidence_from(found["job"], "", left, wants, found["rdma"], "/runs")
 
 
@@ -148,6 +148,19 @@ def test_the_bridge_that_keeps_gpudirect_away_is_named():
     check = by_id(judge(real({"node1": DIRECT, "node2": STAGED}, node2=adapter("0000:a0:01.0"))))["gpudirect.traffic"]
 
     assert "ACS is on at 0000:a0:01.0 of node2" in check["cause"]
+
+
+def test_a_port_that_the_job_was_not_shown_is_named_unless_the_inventory_leaves_it_out():
+    port = {"number": 1, "state": "Active", "rate": 400, "link_layer": "InfiniBand"}
+    devices = [{"name": f"mlx5_{number}", "software": False, "ports": [port]} for number in range(2)]
+    shown = "gpu:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eno1:10.0.0.1<0>\n"
+    found = real({"node1": shown + DIRECT, "node2": shown + DIRECT}, node1=adapter() | {"devices": devices})
+
+    check = by_id(judge(found))["gpudirect.traffic"]
+    left_out = by_id(judge(found | {"unused": {"node1": ["mlx5_1"]}}))["gpudirect.traffic"]
+
+    assert (check["verdict"], left_out["verdict"]) == ("fail", "pass")
+    assert check["observed"].endswith("none over mlx5_1:1 of node1")
 
 
 def test_nodes_without_gpus_say_nothing_of_gpudirect():

@@ -12,6 +12,7 @@ from provision.judge.ddp import checks
 from provision.judge.ddp_evidence import Wants, documents, evidence_from
 from provision.judge.ddp_plan import Job, Plan, divided, plan
 from provision.model.gres import gpus
+from provision.rdma.expected import unused_in
 
 
 def ddp_ranks(hosts, hostvars, without):
@@ -65,7 +66,13 @@ def ddp_checks(planned, job, hostvars, simulated, directory, required):
                 told[number] if number < len(told) else None,
                 complaint,
                 left,
-                Wants(dict(one.ranks), one.gpus, [str(word) for word in simulated], bool(required)),
+                Wants(
+                    dict(one.ranks),
+                    one.gpus,
+                    [str(word) for word in simulated],
+                    bool(required),
+                    {node: unused_in(hostvars[node].get("node_rdma_unused")) for node in one.ranks},
+                ),
                 {node: _rdma(hostvars[node]) for node in one.ranks},
                 str(directory),
             )
