@@ -11,9 +11,15 @@ part of it (``clusterctl_left_out``).
 
 from __future__ import annotations
 
-from ansible._internal._errors._task_timeout import TaskTimeoutError  # there is no public name for it
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible.release import __version__
+
+# What ends a task that is out of time has no public name. It is no Exception, so that no other except clause meets it.
+try:
+    from ansible._internal._errors._task_timeout import TaskTimeoutError
+except ImportError:
+    TaskTimeoutError = None
 
 #: The fact of the machines that ask: who was silent in this run, and why.
 _FACT = "cluster_unreached"
@@ -24,6 +30,11 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
+        if TaskTimeoutError is None:
+            raise AnsibleActionFail(
+                f"ansible-core {__version__} ends a task that is out of time in a way that clusterctl does not know: a "
+                "silent controller would take the nodes with it. Fix: install ansible-core 2.19, by 'ansible>=12,<13'"
+            )
         args = self._task.args
         if set(args) - {"module", "options"} or "module" not in args:
             raise AnsibleActionFail("delegated_answer takes a module and its options")
