@@ -161,6 +161,8 @@ class Court:
             told.append(f"it says that {said} was simulated, the inventory says {true}")
         if result.world != world:
             told.append(f"it was made by {result.world} ranks, the inventory declares {world}")
+        if wants.release and result.program != wants.release:
+            told.append("it was made by another program than this release's: clusterctl provision slurm installs it")
         if wants.cuda and (result.device != "cuda" or result.backend != "nccl"):
             told.append(
                 f"it was made on {result.device} over {result.backend}, the inventory declares {wants.gpus} GPUs a node"

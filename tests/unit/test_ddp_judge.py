@@ -75,7 +75,8 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
 def read(found: dict[str, Any]) -> Evidence:
     """The evidence as the role's filter reads it, from what machines printed."""
     left = {node: json.dumps(told) for node, told in found["nodes"].items()}
-    wants = Wants(EXPECTED, found["gpus"], found["simulated"], found["required"], found.get("unused", {}))
+    own = (found["gpus"], found["simulated"], found["required"], found.get("unused", {}), found.get("release", ""))
+    wants = Wants(EXPECTED, *own)
     return evidence_from(found["job"], "", left, wants, found["rdma"], "/runs")
 
 
@@ -190,6 +191,17 @@ def test_a_proof_of_something_else_than_the_inventory_declares_is_a_failure(chan
 
     assert whole["verdict"] == "fail"
     assert why in whole["cause"]
+
+
+@pytest.mark.parametrize(("program", "verdict"), [("abc", "pass"), ("", "fail"), ("abd", "fail")])
+def test_a_result_of_another_program_than_this_releases_proves_nothing(program, verdict):
+    found = evidence()
+    found["nodes"]["node1"]["result"]["program"] = program
+
+    whole = by_id(judge({**found, "release": "abc"}))["result"]
+
+    assert whole["verdict"] == verdict
+    assert ("another program" in whole["cause"]) is (verdict == "fail")
 
 
 def test_a_simulated_result_is_no_proof_of_a_real_cluster():
