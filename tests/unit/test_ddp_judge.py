@@ -425,6 +425,7 @@ FIXTURES = (
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timeout, remote=[127.0.1.1]:34567",
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:1022] Connection refused, remote=[10.0.0.12]:3456",
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: Connection timed out",
+    "srun: error: Task launch for StepId=9.0 failed on node node2: Communication connection failure",
     "[E socket.cpp] port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",
     "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect",
     "[W socket.cpp:456] cannot be retrieved (gai error: -2 - Name or service not known).",

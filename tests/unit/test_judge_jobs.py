@@ -133,7 +133,7 @@ def test_a_job_that_waits_its_turn_is_no_alarm_and_names_whom_it_waits_for() -> 
         (
             "srun: error: Task launch for StepId=5.0 failed on node node1: Communication connection failure",
             "fail",
-            "Slurm accepted the job, and the node did not start it",
+            "the controller could not connect to slurmd: a firewall or a route between them, or slurmd ended",
         ),
         (
             "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
