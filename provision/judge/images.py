@@ -10,12 +10,15 @@ from provision.model.checks import Check, Subject
 SUBJECT = Subject("images", names=("registry_answers",))
 
 
-def checks(reached: object, registry: str, controller: str) -> list[Check]:
+def checks(reached: object, registry: str, controller: str, *, away: bool = False) -> list[Check]:
     """Return the checks of one machine's way to the registry, from what Ansible's ``uri`` returned.
 
     ``registry`` is the site's own, empty for the cluster's, which runs on ``controller``. A site's may ask for a login
-    (401): that is an answer, and whether the login is right shows when an image is pulled.
+    (401): that is an answer, and whether the login is right shows when an image is pulled. With ``away`` the controller
+    could not be reached at all, and nobody asked.
     """
+    if away:
+        return [SUBJECT.unknown("registry_answers", f"not asked: {controller}, where it runs, could not be reached")]
     given: Mapping[str, Any] = reached if isinstance(reached, Mapping) else {}
     status, said = given.get("status"), given.get("msg")
     answered = isinstance(status, int) and not isinstance(status, bool) and status > 0

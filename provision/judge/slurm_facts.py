@@ -131,6 +131,14 @@ class Facts:
         return f"slurmd could not be asked: {why}" if (why := self.munge_broken) else ""
 
     @property
+    def slurmctld_deaf(self) -> str:
+        """Why slurmctld did not answer a daemon of this machine; empty where it did, or nobody asked."""
+        said, code = answered(self.machine.get("ping", ""))
+        if code is None or re.search(r" is UP\b", said):
+            return ""
+        return "slurmctld does not answer the node: another munge key, or a firewall before the controller"
+
+    @property
     def slurmd_silent(self) -> str:
         """Why slurmd did not answer on its own machine, empty where it did."""
         if trouble := self.trouble("slurmd") or self.munge_silent:

@@ -109,3 +109,9 @@ def test_nonsense_instead_of_http_is_no_answer(reached: object) -> None:
     check = registry(reached)
 
     assert (check.ok, check.observed) == (False, "no answer")
+
+
+def test_a_registry_on_a_controller_that_is_away_is_not_accused() -> None:
+    (check,) = images.checks({}, "", "head", away=True)
+
+    assert (check.verdict, "head" in check.observed) == ("unknown", True)

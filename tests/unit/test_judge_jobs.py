@@ -232,6 +232,14 @@ def test_nothing_is_submitted_where_slurmd_is_stopped_although_slurmctld_has_not
     assert planned([node()], node1=machine()).words
 
 
+def test_nothing_is_submitted_to_a_node_that_slurmctld_does_not_answer() -> None:
+    """With another munge key on the controller, Slurm calls its nodes IDLE for minutes, and loses them by a job."""
+    away = machine(ping=coded("Slurmctld(primary) at head is DOWN", 1))
+
+    assert planned([node()], node1=away).refused["node1"].why.startswith("slurmctld does not answer the node")
+    assert planned([node()], node1=machine()).refused == {}
+
+
 def test_a_controller_that_is_away_refuses_all() -> None:
     found = plan("", ["node1"], "slurmtest", {})
 

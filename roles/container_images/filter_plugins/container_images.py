@@ -7,9 +7,9 @@ from __future__ import annotations
 from provision.judge import images
 
 
-def container_images_checks(reached, registry, controller):
+def container_images_checks(reached, registry, controller, away=False):
     """Return the checks of this machine's way to the registry, as cluster_check takes them."""
-    return [check.as_dict() for check in images.checks(reached, str(registry), str(controller))]
+    return [check.as_dict() for check in images.checks(reached, str(registry), str(controller), away=bool(away))]
 
 
 class FilterModule:
