@@ -11,8 +11,16 @@ import labs
 import pytest
 from test_verify import bad, verified
 
-#: Seconds. The aim on an idle computer of two cores is 90; ``make test`` runs Molecule and more beside this.
-ENDS_WITHIN = 180
+#: Seconds. Against hanging, not a measurement: the aim on an idle computer of two cores is 90, and a busy one takes a
+#: multiple of that for a healthy cluster, too.
+ENDS_WITHIN = 240
+
+#: Seconds that a stopped daemon may cost beyond a verify of the healthy cluster, which is as slow as the computer is
+#: busy: its limit of ten, kept twice at the most, the wait for a connection, and some for a load that varies.
+COSTS = 60
+
+#: How long verify took, by what was stopped.
+TOOK: dict[str, float] = {}
 
 #: What belongs to a machine alone, and must pass on all machines but the broken one.
 OWN = ("base_system.", "engine.", "images.")
@@ -60,6 +68,7 @@ def test_a_stopped_daemon_is_named_in_time_and_the_other_machines_are_judged(
     found = bad(document)
     assert (code, document["verdict"] in ("fail", "unknown")) == (8, True), found
     assert took < ENDS_WITHIN, f"{took:.0f} s"
+    TOOK[f"{daemon} on {machine}"] = took
     accused = roots(document)
     # One line for the cause; all that could not be decided because of it stands below.
     assert {check["host"] for check in accused.values()} == {machine}, accused
@@ -72,9 +81,18 @@ def test_a_stopped_daemon_is_named_in_time_and_the_other_machines_are_judged(
         assert len(own) > len(OWN), f"{other} was not judged"
 
 
-def test_the_cluster_is_whole_again_when_its_daemons_go_on(provisioned_lab: labs.Lab) -> None:
+def test_the_cluster_is_whole_again_when_its_daemons_go_on_and_no_verify_took_much_longer(
+    provisioned_lab: labs.Lab,
+) -> None:
     """The tests above have waited for nothing; a node that was silent needs a moment to be heard again."""
     deadline = time.monotonic() + ENDS_WITHIN
-    while (code := labs.clusterctl("verify", provisioned_lab.inventory, check=False).returncode) != 0:
+    while True:
+        begun = time.monotonic()
+        code = labs.clusterctl("verify", provisioned_lab.inventory, check=False).returncode
+        healthy = time.monotonic() - begun
+        if code == 0:
+            break
         assert time.monotonic() < deadline, code
         time.sleep(5)
+
+    assert {what: round(took) for what, took in TOOK.items() if took > healthy + COSTS} == {}, f"{healthy:.0f} s"
