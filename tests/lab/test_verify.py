@@ -58,6 +58,15 @@ def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]
         lab.root(machine, repair)
 
 
+def test_plain_ansible_comes_to_the_same_verdict_by_the_same_checks(provisioned_lab: labs.Lab) -> None:
+    done = labs.playbook("verify", "-i", provisioned_lab.inventory, check=False)
+
+    assert done.returncode == 0, done.stdout[-4000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("verdict: ")]
+    assert line.startswith("verdict: pass (")
+    assert "never ran" not in done.stdout
+
+
 @pytest.mark.proves("provision")
 def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_lab: labs.Lab, tmp_path: Path) -> None:
     lab = provisioned_lab
