@@ -104,7 +104,9 @@ def with_apt(given):
 
 def complaint(text):
     """Return the lines in which apt or dnf says what it cannot do."""
-    wanted = re.compile(r"^(E:|W:|Error|No match|Problem| - | *Depends:| *[\w.+-]+ : )|but it is not|virtual package")
+    wanted = re.compile(
+        r"^(E:|W:|Error|No match| *Problem| +- | *Depends:| *[\w.+-]+ : )|but it is not|virtual package"
+    )
     lines = [" ".join(line.split()) for line in text.splitlines() if wanted.search(line)]
     return "; ".join(lines or [" ".join(text.split())[-500:]])[:2000] if text.strip() else ""
 
