@@ -32,7 +32,7 @@ def roads(measured: Mapping[str, Costs], base: str) -> str:
     many times ``base``'s price that is.
     """
     counts = sorted({count for costs in measured.values() for count in costs})
-    unit = per_machine(measured[base])
+    unit = per_machine(measured[base]) if base in measured else None
     rows = [["processor / wall seconds for", *(f"{count} machines" for count in counts), "each further", "times"]]
     for name, costs in measured.items():
         each = per_machine(costs)

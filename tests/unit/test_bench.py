@@ -67,12 +67,17 @@ def test_a_further_machine_is_the_slope_between_the_fewest_and_the_most() -> Non
 def test_roads_are_compared_with_the_one_that_is_ours() -> None:
     lines = table.roads({"ours": {1: cost(1), 11: cost(2)}, "theirs": {1: cost(1), 11: cost(5)}}, "ours").splitlines()
     assert lines[1].split() == ["ours", *["1.00", "/", "1.0", "2.00", "/", "1.0", "0.100", "1.00"]]
-    assert lines[2].split() == ["theirs", *["1.00", "/", "1.0", "5.00", "/", "1.0", "0.400", "4.00"]]
+    assert lines[2].split() == ["theirs", "1.00", "/", "1.0", "5.00", "/", "1.0", "0.400", "4.00"]
 
 
 def test_a_road_not_measured_with_all_machines_leaves_its_column_empty() -> None:
     text = table.roads({"ours": {1: cost(1), 2: cost(2), 9: cost(9)}, "theirs": {1: cost(1), 2: cost(3)}}, "ours")
     assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_roads_are_told_when_ours_could_not_be_measured() -> None:
+    text = table.roads({"theirs": {1: cost(1), 11: cost(5)}}, "ours")
+    assert text.splitlines()[1].split() == ["theirs", "1.00", "/", "1.0", "5.00", "/", "1.0", "0.400"]
 
 
 def test_figures_are_said_in_a_table_and_in_json() -> None:
