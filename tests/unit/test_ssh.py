@@ -290,13 +290,16 @@ def test_a_login_that_runs_no_command_is_a_login_that_fails(tmp_path: Path) -> N
     assert "not available" in check.observed
 
 
-def test_a_login_that_hangs_costs_no_more_than_the_timeout(tmp_path: Path) -> None:
+def test_a_login_that_hangs_costs_no_more_than_the_timeout_and_is_called_slow_not_shut(tmp_path: Path) -> None:
     with running(tmp_path, "ForceCommand /bin/sleep 30") as server:
         begun = time.monotonic()
         check = probe_one(server.hostvars(), timeout=1.5)
         spent = time.monotonic() - begun
 
     assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert "did not answer in time" in check.observed
+    assert "overloaded" in check.cause
+    assert "usermod" not in check.fix
     assert spent < 6
 
 
