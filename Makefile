@@ -63,7 +63,7 @@ lint: .venv/.dev ## Run the linters
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
-	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles
+	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
 	@$(RUN) lint-imports --no-logo
 	@$(RUN) yamllint --strict .
 	@$(RUN) ansible-lint --offline -q
@@ -72,9 +72,9 @@ lint: .venv/.dev ## Run the linters
 support: .venv/.dev ## Write the support matrix from what tests have run here
 	@$(RUN) python tests/support/support.py
 
-bench: .venv/.dev ## Measure speed, as ratios from one run; with the lab's figures when a lab is up
-	@if [ -f "$(INVENTORY)" ]; then $(RUN) python tests/bench.py --inventory "$(INVENTORY)"; \
-	else $(RUN) python tests/bench.py; fi
+bench: .venv/.dev ## Measure speed, as ratios from one run, with made-up machines, and with the lab when it is up
+	@if [ -f "$(INVENTORY)" ]; then $(RUN) PYTHONPATH=tests python -m bench --inventory "$(INVENTORY)"; \
+	else $(RUN) PYTHONPATH=tests python -m bench; fi
 
 clean: ## Remove the lab and what was made in this directory; caches stay
 	@if [ -x $(BIN)/clusterctl ] && docker info >/dev/null 2>&1; then $(RUN) clusterctl lab down $(LAB); fi

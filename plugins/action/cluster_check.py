@@ -6,11 +6,14 @@ Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
 provisioning stops at the first thing that is not as declared. Where ``cluster_check_collect`` is true it is recorded
 and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host, or,
-with ``hosts`` and ``run_once``, for any of these hosts: then every host stops. The record is a file of this run's
-own: facts and variables could be set by a machine's answer.
+with ``hosts`` and ``run_once``, for any of these hosts: then every host stops. With ``judged`` it also fails where
+nobody judges the run as a whole (clusterctl, or the callback beside our playbooks): what never ran is missed by them
+alone. The record is a file of this run's own: facts and variables could be set by a machine's answer.
 """
 
 from __future__ import annotations
+
+import os
 
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible.errors import AnsibleActionFail
@@ -20,7 +23,17 @@ from ansible.plugins.action import ActionBase
 from provision.runner.bad_checks import record, recorded
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
-_KNOWN = {"id", "results", "conclude", "hosts", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+_KNOWN = {"id", "results", "conclude", "hosts", "judged", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+
+_NO_JUDGE = (
+    "run.judged: unknown: observed nobody who would miss what never ran. "
+    "Fix: ansible-playbook loads callback_plugins/cluster_door.py beside the playbook: its warning says why it did not"
+)
+
+
+def _judged(task_vars):
+    """Say whether somebody looks at the whole run: clusterctl, which names each of its runs, or cluster_door."""
+    return "clusterctl_run" in task_vars or bool(os.environ.get("CLUSTERCTL_JUDGE"))
 
 
 def _text(value):
@@ -44,6 +57,8 @@ class ActionModule(ActionBase):
                 bad = [f"{host}: {line}" for host in args["hosts"] for line in recorded(C.DEFAULT_LOCAL_TMP, host)]
             else:
                 bad = recorded(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"])
+            if boolean(args.get("judged", False), strict=False) and not _judged(task_vars):
+                bad.append(_NO_JUDGE)
             result.update(changed=False, failed=bool(bad), msg="\n".join(bad))
             return result
         host = args.get("host") or task_vars["inventory_hostname"]

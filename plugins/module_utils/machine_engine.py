@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
+
+from ansible.module_utils.machine_commands import run as run_command
 
 SYS_RESOURCE = 24  # its bit in a set of capabilities: capabilities(7)
 
@@ -27,15 +28,14 @@ def can_raise_limits(status):
 
 def ask(command, seconds):
     """Return what a command printed, why that is nothing, and whether it was ended because it took too long."""
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return "", f"did not answer in {seconds} s", True
-    except OSError as error:
-        return "", f"{command[0]}: {error.strerror}", False
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    text = done.stdout.decode("utf-8", "replace")
-    return text, "" if done.returncode == 0 else lines[-1] if lines else f"ended with {done.returncode}", False
+    code, text = run_command(command, seconds, errors=False)
+    if code is None:
+        return "", text or f"{command[0]} is not installed", bool(text)
+    if code == 0:
+        return text, "", False
+    # Its words are on the other stream, where it also warns when all is well.
+    lines = run_command(command, seconds)[1].strip().splitlines()
+    return text, lines[-1] if lines else f"ended with {code}", False
 
 
 def info(text):

@@ -8,21 +8,17 @@ does not know, ``secure_boot`` where the firmware's variables are not mounted, a
 
 from __future__ import annotations
 
-import os
 import re
-import select
-import signal
-import subprocess
-import time
 from pathlib import Path
 
+from ansible.module_utils import machine_commands
 from ansible.module_utils import machine_gpu_bus as on_the_bus
 from ansible.module_utils import machine_gpu_kernel as kernel_side
 from ansible.module_utils import machine_gpu_packages as package_side
 from ansible.module_utils.machine_gpu_users import holders
 
-#: Seconds that a program may take, and bytes that it may print. nvidia-smi hangs where a GPU has fallen off the bus.
-SECONDS, SMI_SECONDS, BYTES = 60, 30, 1 << 20
+#: Seconds that a program may take. nvidia-smi hangs where a GPU has fallen off the bus.
+SECONDS, SMI_SECONDS = 60, 30
 
 #: They hold the GPU open, and whoever changes the driver stops and starts them.
 SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "dcgm-exporter")
@@ -32,45 +28,8 @@ bus = on_the_bus.bus
 
 
 def _run(command):
-    """Return exit code and output of a command; a code of None, and why, where it gave no answer."""
-    seconds = SMI_SECONDS if command[0] == "nvidia-smi" else SECONDS
-    try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-            start_new_session=True,
-        )
-    except OSError:
-        return None, ""
-    end, chunks, why = time.monotonic() + seconds, [], ""
-    assert process.stdout is not None  # noqa: S101 - it was asked for
-    with process.stdout as stream:
-        while not why:
-            if not select.select([stream], [], [], max(0, end - time.monotonic()))[0]:
-                why = f"did not answer in {seconds} s"
-                break
-            chunk = os.read(stream.fileno(), 65536)
-            if not chunk:
-                break
-            chunks.append(chunk)
-            if sum(map(len, chunks)) > BYTES:
-                why = f"printed more than {BYTES} bytes"
-    try:
-        process.wait(0.1 if why else max(0.1, end - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        why = why or f"did not answer in {seconds} s"
-    if why:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-            # One that waits for a device cannot be ended, and is not waited for.
-            process.wait(1)
-        except (OSError, subprocess.TimeoutExpired):
-            pass
-        return None, why
-    return process.returncode, b"".join(chunks).decode("utf-8", "replace")
+    """Return what ``machine_commands.run`` does, within the time that a question about GPUs may take."""
+    return machine_commands.run(command, SMI_SECONDS if command[0] == "nvidia-smi" else SECONDS)
 
 
 def texts(root, paths):

@@ -1,13 +1,14 @@
 # Copyright the clusterctl authors
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a machine is made of, in Slurm's terms, read from files below ``root``. Standard library only, Python 3.8."""
 
 from __future__ import annotations
 
 import csv
 import re
-import subprocess
 from pathlib import Path
+
+from ansible.module_utils import machine_commands
 
 #: A driver in trouble makes nvidia-smi hang; a healthy one without persistence answers within seconds.
 _NVIDIA_SMI_SECONDS = 30
@@ -139,16 +140,5 @@ def collect(root="/", run=None):
 
 
 def _run(command):
-    try:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True
-        )
-    except OSError:
-        return None
-    try:
-        output = process.communicate(timeout=_NVIDIA_SMI_SECONDS)[0]
-    except subprocess.TimeoutExpired:
-        # Not waited for: a process stuck in the driver cannot be killed either.
-        process.kill()
-        return None
-    return output if process.returncode == 0 else None
+    code, text = machine_commands.run(command, _NVIDIA_SMI_SECONDS, errors=False)
+    return text if code == 0 else None

@@ -13,7 +13,7 @@ import platform
 import re
 from pathlib import Path
 
-from ansible.module_utils import machine_pci, machine_peer_memory, machine_system
+from ansible.module_utils import machine_commands, machine_pci, machine_peer_memory, machine_system
 from ansible.module_utils.machine_hardware import listed, read
 
 _CLASS = "sys/class/infiniband"
@@ -212,5 +212,5 @@ def collect(root="/", run=None, login_user="", packages=(), contained=False):
 
 def _run(command):
     """Return what a command printed on standard output, also when it failed; None where it cannot be run."""
-    environment = {**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin"}
-    return machine_system.output(command, seconds=30, env=environment)
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin"
+    return machine_commands.printed(command, seconds=30, environment={"PATH": path})

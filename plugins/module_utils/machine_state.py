@@ -15,7 +15,7 @@ import stat
 import time
 from pathlib import Path
 
-from ansible.module_utils.machine_system import output
+from ansible.module_utils.machine_commands import printed
 
 #: A file that roles manage is a few pages; of a larger one nothing but its size is compared.
 MAX_FILE = 16 * 2**20
@@ -87,7 +87,7 @@ def paths(root, asked, texts=(), contents=()):
 
 def packages(names, patience=1, run=None):
     """Return version and hold of each package that is installed, asked of dpkg or rpm; None where neither answers."""
-    run = run or output
+    run = run or printed
     if not names:
         return {}
     answer = run(
@@ -110,7 +110,7 @@ def services(names, patience=1, run=None):
 
     ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read.
     """
-    run = run or output
+    run = run or printed
     if not names:
         return {}
     wanted = [f"--property={','.join(PROPERTIES)}", *(f"{name}.service" for name in names)]
@@ -139,7 +139,7 @@ def manager(names, patience=1, run=None):
     """Return systemd's own settings of these names, for example DefaultLimitMEMLOCK. None: it said nothing."""
     if not names:
         return {}
-    answer = (run or output)(["systemctl", "show", f"--property={','.join(names)}"], 10 * patience)
+    answer = (run or printed)(["systemctl", "show", f"--property={','.join(names)}"], 10 * patience)
     return dict(line.split("=", 1) for line in answer.splitlines() if "=" in line) if answer else None
 
 

@@ -11,10 +11,10 @@ import re
 import resource
 import socket
 import struct
-import subprocess
 import time
 from pathlib import Path
 
+from ansible.module_utils.machine_commands import printed
 from ansible.module_utils.machine_hardware import listed, read
 
 #: Bits of CapEff in /proc/<pid>/status, from capability.h.
@@ -171,7 +171,7 @@ def packages_interrupted(root):
 
 def packages_missing(names, run=None):
     """Return those of ``names`` that are not installed, asked of dpkg or rpm."""
-    run = run or output
+    run = run or printed
     if not names:
         return []
     answer = run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *names])
@@ -207,7 +207,7 @@ def memlock(root, can_raise, user=""):
     own = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     match = re.search(r"^Max locked memory\s+\S+\s+(\S+)", read(root, "proc/1/limits"), re.M)
     first = match.group(1) if match else str(own)
-    told = output(["su", "-s", "/bin/sh", user, "-c", "ulimit -l"]) if user else None
+    told = printed(["su", "-s", "/bin/sh", user, "-c", "ulimit -l"]) if user else None
     return {
         "login_highest": "unlimited" if can_raise else kib(str(own)),
         "service_highest": "unlimited" if can_raise else kib(first),
@@ -224,23 +224,6 @@ def identity(root):
         "lock": {"holder": package_lock(root), "waited": 0},
         "packages_interrupted": packages_interrupted(root),
     }
-
-
-def output(command, seconds=60, env=None):
-    """Return what a command printed, also when it ended with an error; None when it cannot be run, or does not end."""
-    try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
-            env=env,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.decode("utf-8", "replace")
 
 
 def collect(root="/", names=(), disk_paths=(), packages=(), lock_timeout=0, login_user=""):

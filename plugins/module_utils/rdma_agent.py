@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import ipaddress
 import json
 import socket
 import threading
@@ -39,9 +41,12 @@ class Line:
             text = self.stream.readline(4096)
             if not text:
                 raise GoneError("the other machine has ended in the middle of it")
-            return json.loads(text)
-        except (OSError, ValueError) as error:
+            message = json.loads(text)
+        except (OSError, ValueError, RecursionError) as error:
             raise GoneError(f"the other machine says nothing: {error}") from None
+        if not isinstance(message, dict):
+            raise GoneError("the other machine says something else")
+        return message
 
     def close(self):
         self.connection.close()
@@ -77,7 +82,7 @@ class Door:
                 line.close()
             else:
                 with self.news:
-                    self.waiting[message["name"], message["round"]] = line
+                    self.waiting[str(message.get("name")), str(message["round"])] = line
                     self.news.notify_all()
         except GoneError:
             line.close()
@@ -85,10 +90,12 @@ class Door:
     def wait(self, peer, number, seconds):
         """Return the line of a machine that came for a round; None where it did not come in time."""
         with self.news:
-            self.news.wait_for(lambda: (peer, number) in self.waiting, seconds)
-            return self.waiting.pop((peer, number), None)
+            self.news.wait_for(lambda: (peer, str(number)) in self.waiting, seconds)
+            return self.waiting.pop((peer, str(number)), None)
 
     def close(self):
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # or the port stays taken while somebody waits in accept
         self.socket.close()
 
 
@@ -171,20 +178,23 @@ class Agent:
             if not answer.get("ready"):
                 self.note(step, rail, test, {"problem": f"the other side did not start: {answer.get('problem')}"})
                 continue
-            target = answer["address"] if test == "rping" else step["address"]
+            target = address_in(answer) if test == "rping" else step["address"]
             with self.start(test, rail, gid_of(rail), target) as tool:
                 told = tool.result(self.settings["timeout"] + 5)
             line.send(said=failure(told))
-            self.note(step, rail, test, {**told, "other": line.receive(limit).get("said", "")})
+            self.note(step, rail, test, {**told, "other": said_in(line.receive(limit))})
         line.send(next=None)
 
     def serve(self, step, line):
         """The side that is called."""
-        tests, limit = list(self.tests(step)), self.settings["timeout"] + 60
+        tests, limit, done = list(self.tests(step)), self.settings["timeout"] + 60, -1
         while True:
             place = line.receive(limit).get("next")
             if place is None:
                 return
+            if type(place) is not int or not done < place < len(tests):
+                raise GoneError("the other machine asks for what is not in the plan")
+            done = place
             rail, test = tests[place]
             gid = gid_of(rail)
             address = ipv4(gid["gid"]) if gid else ""
@@ -195,7 +205,7 @@ class Agent:
             with self.start(test, rail, gid) as tool:
                 if tool.ready(self.settings["port"] + 1, 10):
                     line.send(ready=True, address=address)
-                    other = line.receive(limit).get("said", "")
+                    other = said_in(line.receive(limit))
                     told = tool.result(5)
                     self.note(step, rail, test, {**told, "other": other})
                     line.send(said=failure(told))
@@ -204,6 +214,19 @@ class Agent:
                     problem = "" if told["output"].strip() else "it did not listen"
                     self.note(step, rail, test, {**told, "problem": problem})
                     line.send(ready=False, problem=told["output"].strip()[-300:] or problem)
+
+
+def said_in(message):
+    """Return the other machine's words on a transfer."""
+    return str(message.get("said", ""))[:300]
+
+
+def address_in(message):
+    """Return the address under which the other machine can be reached over the fabric."""
+    try:
+        return str(ipaddress.ip_address(message.get("address")))
+    except ValueError:
+        raise GoneError("the other machine names no address") from None
 
 
 def failure(told):

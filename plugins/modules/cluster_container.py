@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: cluster_container
@@ -139,7 +140,7 @@ class Engine:
 
     def attempt(self, *words, limit=120):
         """Return the exit code and what was printed."""
-        code, output, problem = self.module.run_command(["timeout", "--kill-after=5", str(limit), "docker", *words])
+        code, output, problem = self.module.run_command(bounded(["docker", *words], limit))
         if code == 124:
             problem += f" no answer within {limit} s"
         return code, output if code == 0 else problem.strip() or output.strip()

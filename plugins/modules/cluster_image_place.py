@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: cluster_image_place
@@ -20,6 +20,8 @@ options:
   store: {type: path, default: /var/lib/clusterctl/images, description: The store.}
 """
 
+#: Seconds for an image of several GB over a slow network.
+PULL_LIMIT = 1800
 
 #: What unpacking an image as root needs: mounting and entering layers, and giving files their owners and marks.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN", "SYS_CHROOT")
@@ -65,9 +67,11 @@ def main():
     if not module.check_mode:
         # Only root enters: users see the store through a view of their own, where nothing is set-user-id.
         Path(store).mkdir(mode=0o700, parents=True, exist_ok=True)
-        done = subprocess.run(command(store, reference, module.params["tool"]), capture_output=True, text=True)
-        if done.returncode or not has(store, reference):
-            module.fail_json(msg=f"{reference} could not be put into {store}: {done.stderr.strip()[-2000:]}")
+        code, _, problem = module.run_command(bounded(command(store, reference, module.params["tool"]), PULL_LIMIT))
+        if code == 124:
+            problem += f" not done within {PULL_LIMIT} s"
+        if code or not has(store, reference):
+            module.fail_json(msg=f"{reference} could not be put into {store}: {problem.strip()[-2000:]}")
     module.exit_json(changed=True)
 
 

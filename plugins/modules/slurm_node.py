@@ -9,6 +9,7 @@ import json
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: slurm_node
@@ -49,6 +50,13 @@ def to_resume(node, reason):
     return "DRAIN" in set(node.get("state") or ()) and str(node.get("reason") or "").strip() == reason
 
 
+#: Seconds that an answer may take; a slurmctld with a thousand nodes takes some.
+ANSWER = 60
+
+#: What timeout(1) ends with where there is no such program.
+NO_PROGRAM = 127
+
+
 class Controller:
     """slurmctld, asked through its container."""
 
@@ -57,20 +65,15 @@ class Controller:
         self.container = module.params["container"]
 
     def _run(self, *words):
-        try:
-            return self.module.run_command(["docker", "exec", self.container, *words], handle_exceptions=False)
-        except OSError:
-            return 127, "", "there is no docker"
+        return self.module.run_command(bounded(["docker", "exec", self.container, *words], ANSWER))
 
     def is_there(self):
-        """Tell whether there is such a container, running or not."""
-        try:
-            code, _, _ = self.module.run_command(
-                ["docker", "container", "inspect", self.container], handle_exceptions=False
-            )
-        except OSError:
-            return False
-        return code == 0
+        """Tell whether there may be such a container, running or not: not where there is no Docker, or Docker says no.
+
+        An engine that does not answer leaves its containers running, and jobs with them.
+        """
+        code, _, problem = self.module.run_command(bounded(["docker", "container", "inspect", self.container], ANSWER))
+        return code != NO_PROGRAM and not (code and "no such container" in problem.lower())
 
     def nodes(self, names, needed=True):
         """Return the entries of those nodes that slurmctld knows; none where it does not answer and need not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,20 @@ def require_no_redirection(texts: Sequence[str], *, vault: Sequence[str] = ()) -
     Raises:
         ClusterctlError: a variable would, or a file cannot be read.
     """
-    from provision.inventory.connections import redirects
-
     variables, files = extra_variables(texts)
     named = [(str(name), "-e") for name in variables]
     named += [(name, f"-e {file}") for file in files for name in _names(Path(file[1:]), vault)]
+    refuse_redirections(named)
+
+
+def refuse_redirections(named: Iterable[tuple[str, str]]) -> None:
+    """Refuse variables, each with where it is set, that would change where or how machines are reached.
+
+    Raises:
+        ClusterctlError: one would.
+    """
+    from provision.inventory.connections import redirects
+
     for name, where in named:
         if redirects(name):
             raise ClusterctlError(
@@ -87,11 +96,17 @@ def _names(file: Path, vault: Sequence[str]) -> Iterator[str]:
 
 
 def _keys(node: yaml.Node | None, depth: int = 0) -> Iterator[str]:
-    """Yield a mapping's keys, those that it merges (``<<``) included."""
-    if isinstance(node, yaml.SequenceNode) and depth < 50:
+    """Yield a mapping's keys, those that it merges (``<<``) included.
+
+    Raises:
+        ClusterctlError: merges are nested deeper than anybody writes them.
+    """
+    if depth >= 50:
+        raise ClusterctlError("a file of -e merges mappings 50 deep", fix="write the variables out")
+    if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from _keys(item, depth + 1)
-    if not isinstance(node, yaml.MappingNode) or depth >= 50:
+    if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode):

@@ -14,19 +14,16 @@ from typing import Any
 
 import click
 
-from provision import content, hostlist
+from provision import hostlist
 from provision.ansible_env import ignored_settings
 from provision.cli import judged
 from provision.cli.extra import extra_variables, require_no_redirection
 from provision.cli.options import Request
 from provision.errors import ClusterctlError, ExitCode
-from provision.events.exit import exit_code
 from provision.events.fold import RunReport
-from provision.events.verdict import RunVerdict, busy
-from provision.inventory.declared import cluster_from
+from provision.events.verdict import busy
 from provision.inventory.loader import Inventory, cluster_hosts, default_path, hosts_in, load
 from provision.model.cluster import Cluster
-from provision.report.documents import run_document
 from provision.report.progress import Progress
 from provision.runner import journal
 from provision.runner import playbooks as runner
@@ -58,17 +55,6 @@ class Passwords:
 
     become: str | None = None
     vault: str | None = None
-
-
-@dataclass
-class Outcome:
-    """What a command leaves for its report."""
-
-    report: RunReport
-    code: ExitCode
-    run: journal.Run
-    document: dict[str, Any]
-    judgement: RunVerdict | None = None
 
 
 def time_factor(inventory: Inventory) -> int:
@@ -107,8 +93,7 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
     Raises:
         ClusterctlError: it is wrong (exit code 2); no machine has been contacted.
     """
-    from provision.inventory.connections import require_safe
-    from provision.inventory.variables import require_known
+    from provision.inventory.valid import declared
 
     hostlist.require_possible(request.limit or "", "--limit")
     if ignored := ignored_settings():
@@ -122,11 +107,7 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
             vault += ["--vault-password-file", str(stack.enter_context(offered(pipe, passwords.vault)))]
         inventory = load(path, vault=vault)
         require_no_redirection(request.extra_vars, vault=vault)
-    require_safe(inventory)
-    require_known(inventory)
-    return Opened(
-        path, inventory, cluster_from(inventory.groups, inventory.hostvars), hosts_in(inventory, request.limit)
-    )
+    return Opened(path, inventory, declared(inventory), hosts_in(inventory, request.limit))
 
 
 def play(
@@ -140,7 +121,7 @@ def play(
     probe: bool = True,
     quiet: bool = False,
     strict: bool = False,
-) -> Outcome:
+) -> judged.Outcome:
     """Run playbooks on the machines in scope that can be entered, and return what happened.
 
     ``lock`` is None for commands that only look: they wait for nobody, end nothing and leave no lasting record.
@@ -180,34 +161,20 @@ def play(
                 options=replace(
                     _options(request, passwords, limit=in_scope if request.limit or out else None),
                     time_factor=time_factor(opened.inventory),
+                    left_out=report.unreachable_hosts & {opened.cluster.controller},
                 ),
                 report=report,
                 targets=[target for target in targets if target.name not in out],
                 on_event=None if quiet else progress,
             )
-        if record.broken:
-            report.warnings[record.broken] = None
-            report.unrecorded = record.broken
-        code = exit_code(command, report, root=str(content.ROOT))
-        judgement = judged.judged(command, report, opened.cluster.controller)
-        kept = {"id": record.id, "directory": str(record.directory)}
-        document = run_document(command, code, report, simulated=opened.simulated, run=kept, judgement=judgement)
-        record.write_report(document)
-        record.finish(_word(code), exit_code=int(code), to_sweep=report.unswept)
-    return Outcome(report, code, record, document, judgement)
+        return judged.concluded(command, report, record, opened.simulated, opened.cluster.controller)
 
 
-def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> Outcome:
+def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> judged.Outcome:
     """Return the outcome of judging a cluster that another run is changing: unknown, and no machine was asked."""
     report = busy(refused.problem, fix=refused.fix)
-    code = exit_code(command, report)
-    judgement = judged.judged(command, report, opened.cluster.controller)
     with session(command, opened, request, lock=None) as record:
-        kept = {"id": record.id, "directory": str(record.directory)}
-        document = run_document(command, code, report, simulated=opened.simulated, run=kept, judgement=judgement)
-        record.write_report(document)
-        record.finish("unknown", exit_code=int(code))
-    return Outcome(report, code, record, document, judgement)
+        return judged.concluded(command, report, record, opened.simulated, opened.cluster.controller)
 
 
 @contextmanager
@@ -270,12 +237,6 @@ def _options(request: Request, passwords: Passwords, *, limit: set[str] | None) 
         vault_files=request.vault_files,
         vault_ids=request.vault_ids,
     )
-
-
-def _word(code: ExitCode) -> str:
-    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        return "interrupted"
-    return "done" if code is ExitCode.DONE else "failed"
 
 
 @contextmanager

@@ -1,14 +1,31 @@
-"""What a command that judges asks for, and how its verdict is completed: shared by verify and preflight."""
+"""What a command on machines asks for, how its verdict is completed, and how its report is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from provision import content
+from provision.errors import ExitCode
+from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
 from provision.inventory.loader import Inventory
 from provision.judge import causes, manifest
+from provision.report.documents import run_document
+from provision.runner.journal import Run
+
+
+@dataclass
+class Outcome:
+    """What a command leaves for its report."""
+
+    report: RunReport
+    code: ExitCode
+    run: Run
+    document: dict[str, Any]
+    judgement: RunVerdict | None = None
 
 
 def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict: bool = False) -> RunReport:
@@ -29,3 +46,36 @@ def judged(command: str, report: RunReport, controller: str) -> RunVerdict | Non
         return None
     found = verdict(report)
     return replace(found, follows=causes.follows(found.checks, controller))
+
+
+def concluded(command: str, report: RunReport, record: Run, simulated: Collection[str], controller: str) -> Outcome:
+    """Return what a run has shown, keep its report beside the inventory, and end its record.
+
+    A verdict that could not be written down is no pass: ``clusterctl status`` would not repeat it. So it is made again
+    after each thing that is written.
+    """
+    outcome = _outcome(command, report, record, simulated, controller)
+    record.write_report(outcome.document)
+    if record.broken != report.unrecorded:
+        outcome = _outcome(command, report, record, simulated, controller)
+    record.finish(_word(outcome.code), exit_code=int(outcome.code), to_sweep=report.unswept)
+    if record.broken != report.unrecorded:
+        outcome = _outcome(command, report, record, simulated, controller)
+    return outcome
+
+
+def _outcome(command: str, report: RunReport, record: Run, simulated: Collection[str], controller: str) -> Outcome:
+    if record.broken:
+        report.warnings[record.broken] = None
+        report.unrecorded = record.broken
+    code = exit_code(command, report, root=str(content.ROOT))
+    judgement = judged(command, report, controller)
+    kept = {"id": record.id, "directory": str(record.directory)}
+    document = run_document(command, code, report, simulated=tuple(simulated), run=kept, judgement=judgement)
+    return Outcome(report, code, record, document, judgement)
+
+
+def _word(code: ExitCode) -> str:
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        return "interrupted"
+    return "done" if code is ExitCode.DONE else "failed"

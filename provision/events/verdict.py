@@ -112,7 +112,8 @@ def _incomplete(report: RunReport) -> list[Check]:
 
     A run that was limited, or leaves machines out, has plays without machines.
     """
-    found = [RUN.unknown("recorded", report.unrecorded)] if report.unrecorded else []
+    fix = "make room for .clusterctl beside the inventory, and see that it can be written; then run it again"
+    found = [RUN.unknown("recorded", report.unrecorded, fix=fix)] if report.unrecorded else []
     if report.unmatched and not report.limited and not report.left_out:
         found.append(RUN.unknown("matched", f"no machine matched: {', '.join(dict.fromkeys(report.unmatched))}"))
     return found

@@ -28,9 +28,17 @@ _STRICT = {
     "permitlocalcommand": {"no", "false"},
     "nohostauthenticationforlocalhost": {"no", "false"},
     "knownhostscommand": {"none"},
+    "verifyhostkeydns": {"no", "false"},
+    "controlpath": {"none"},
 }
 #: The same options as letters of ``ssh``.
-_LETTERS = {"A": "the agent's keys", "X": "the display", "Y": "the display", "K": "Kerberos credentials"}
+_LETTERS = {
+    "A": "hands the agent's keys to the machines",
+    "X": "hands the display to the machines",
+    "Y": "hands the display to the machines",
+    "K": "hands Kerberos credentials to the machines",
+    "S": "uses whatever connection a socket leads to, without asking for its host key",
+}
 #: Letters of ``ssh`` and ``sftp`` that a value follows.
 _WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWwPs")
 
@@ -39,14 +47,15 @@ _CHECKING = (
     *("ansible_host_key_checking", "ansible_ssh_host_key_checking"),
     *("ansible_paramiko_host_key_checking", "ansible_paramiko_ssh_host_key_checking"),
 )
+_SOCKETS = ("ansible_control_path", "ansible_control_path_dir")
 _PORTS = ("ansible_port", "ansible_ssh_port", "ansible_paramiko_port")
 _PROGRAMS = ("ansible_ssh_executable", "ansible_sftp_executable", "ansible_scp_executable", "ansible_sshpass_prompt")
 
 #: What ``-e`` may not set: everything that says where a connection goes, and how.
 _REDIRECTS = re.compile(
-    r"ansible_(connection|host|port|user|password|private_key_file|host_key_checking|timeout|pipelining|remote_addr|"
+    r"ansible_(connection|host|port|user|password|private_key(_.*)?|host_key_checking|timeout|pipelining|remote_addr|"
     r"(ssh|paramiko|sftp|scp|sshpass|shell|control_path|docker|podman|winrm|psrp|local|network|lxc|lxd|chroot|jail)_?.*|"
-    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_run"
+    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_(run|left_out)"
 )
 
 
@@ -58,7 +67,7 @@ def require_safe(inventory: Inventory) -> None:
     """
     found: dict[tuple[str, str, str], list[str]] = {}
     for host, variables in inventory.hostvars.items():
-        for name in (*_ARGUMENTS, *_CHECKING, *_PORTS, *_PROGRAMS, "ansible_ssh_args"):
+        for name in (*_ARGUMENTS, *_CHECKING, *_PORTS, *_PROGRAMS, *_SOCKETS, "ansible_ssh_args"):
             if variables.get(name) is not None and (problem := weakness(name, variables[name])):
                 found.setdefault((name, *problem), []).append(host)
     for (name, reason, fix), hosts in found.items():
@@ -75,8 +84,11 @@ def weakness(name: str, value: Any) -> tuple[str, str] | None:
         )
     if name in _PROGRAMS:
         return "lets another program make the connections", f"remove {name}; the ssh on PATH is used"
+    if name in _SOCKETS:
+        return "leads to connections that others may have made, whose host keys nobody asks for", f"remove {name}"
     if name in _CHECKING:
-        if str(value).strip().lower() in ("no", "false", "off", "n", "f", "0", "0.0"):
+        # Whatever is not one of these words, a template for example, Ansible takes for "no", or only it can know.
+        if str(value).strip().lower() not in ("yes", "true", "on", "y", "t", "1", "1.0"):
             return (
                 "switches the check of host keys off",
                 f"remove {name}; record the machine's key instead: ssh-keyscan HOST >> ~/.ssh/known_hosts, compared on "
@@ -85,6 +97,8 @@ def weakness(name: str, value: Any) -> tuple[str, str] | None:
         return None
     if name in _PORTS:
         return _port(value)
+    if re.search(r"\{[{%#]", str(value)):
+        return "holds a template: what it becomes cannot be checked", "write the options themselves"
     for option, setting in options_in(str(value)):
         if option == "userknownhostsfile" and setting.split() in ([], ["none"], ["/dev/null"]):
             return "forgets every host key", "name a file with the machines' keys, or leave UserKnownHostsFile out"
@@ -94,8 +108,8 @@ def weakness(name: str, value: Any) -> tuple[str, str] | None:
                 f"sets {option} to {setting[:40]!r}",
                 f"leave {option} out; it is {sorted(fine)[0]} for every machine",
             )
-        if option in _LETTERS:
-            return f"hands {_LETTERS[option]} to the machines (-{option})", f"leave -{option} out"
+        if option in _LETTERS and setting != "none":
+            return f"{_LETTERS[option]} (-{option})", f"leave -{option} out"
     return None
 
 
@@ -119,6 +133,8 @@ def options_in(text: str) -> Iterator[tuple[str, str]]:
                 yield letter, ""
                 continue
             value = word[position:] or next(waiting, "")
+            if letter in _LETTERS:
+                yield letter, value
             if letter == "o":
                 name, _, setting = re.sub(r"\s*=\s*|\s+", "=", value.strip(), count=1).partition("=")
                 yield name.lower(), setting.strip().strip('"')

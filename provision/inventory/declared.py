@@ -166,7 +166,10 @@ def _require_address(host: str, address: str) -> None:
     if re.fullmatch(r"[0-9.]+|.*:.*", address):
         try:
             parsed = ipaddress.ip_address(address.strip("[]"))
-            if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255":
+            # A scope is an interface's name; Python takes any text for one.
+            if not re.fullmatch(r"[A-Za-z0-9_.-]*", str(getattr(parsed, "scope_id", None) or "")):
+                problem = "is neither an address nor a name"
+            elif parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255":
                 problem = "is no machine's address"
         except ValueError:
             problem = "is neither an address nor a name"

@@ -50,7 +50,7 @@ def _files(path: Path) -> Iterator[Path]:
     home = path if path.is_dir() else path.parent
     if path.is_file():
         yield path
-    else:
+    elif path.is_dir():
         yield from sorted(file for file in path.iterdir() if file.is_file())
     for folder in (home / "group_vars", home / "host_vars"):
         yield from sorted(file for file in folder.rglob("*") if file.is_file())

@@ -93,6 +93,7 @@ class Result(_Input):
     device: Word
     simulated: Annotated[list[Word], Field(max_length=16)]
     sabotage: Word
+    program: Word = ""
     steps: Annotated[dict[Word, Step], Field(max_length=32)]
 
 
@@ -122,12 +123,18 @@ class Node:
 
 @dataclass(frozen=True)
 class Wants:
-    """What the inventory declares: ranks by node, GPUs on each of these nodes, what is simulated, what must be."""
+    """What the inventory declares: ranks by node, GPUs on each of these nodes, what is simulated, what must be.
+
+    ``unused`` are the RDMA ports that jobs do not use, by node.
+    ``release`` is the digest of this release's program, empty where none is to be compared.
+    """
 
     ranks: Mapping[str, int]
     gpus: int = 0
     simulated: Sequence[str] = ()
     gpudirect_required: bool = False
+    unused: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    release: str = ""
 
     @property
     def cuda(self) -> bool:

@@ -161,6 +161,8 @@ class Court:
             told.append(f"it says that {said} was simulated, the inventory says {true}")
         if result.world != world:
             told.append(f"it was made by {result.world} ranks, the inventory declares {world}")
+        if wants.release and result.program != wants.release:
+            told.append("it was made by another program than this release's: clusterctl provision slurm installs it")
         if wants.cuda and (result.device != "cuda" or result.backend != "nccl"):
             told.append(
                 f"it was made on {result.device} over {result.backend}, the inventory declares {wants.gpus} GPUs a node"
@@ -262,7 +264,8 @@ class Court:
         redirected = {node: _bridges(told) for node, told in rdma.items()}
         bridges = "; ".join(f"{', '.join(found)} of {node}" for node, found in sorted(redirected.items()) if found)
         logs = {node: "\n".join(self.evidence.nodes[node].nccl) for node in wants.ranks}
-        [check] = nccl.checks(logs, bridges=bridges, required=wants.gpudirect_required)
+        rails = {node: nccl.Rails(told, wants.gpus, wants.unused.get(node, ())) for node, told in rdma.items()}
+        [check] = nccl.checks(logs, bridges=bridges, required=wants.gpudirect_required, rails=rails)
         return check
 
 

@@ -23,6 +23,11 @@ LOG_CAUSES: tuple[tuple[str, str, str], ...] = (
         "open TCP between the compute nodes, all ports, both directions",
     ),
     (
+        r"Task launch .*Communication connection failure",
+        "the first node of the job could not connect to another node's slurmd: a firewall or a route between the two",
+        "on the first node: nc -vz NODE 6818; open TCP between the compute nodes, all ports, both directions",
+    ),
+    (
         r"EADDRINUSE|[Aa]ddress already in use",
         "the rendezvous port is taken by another program on the first node",
         "find it with 'ss -ltnp' on the first node of the job, end it, verify again",

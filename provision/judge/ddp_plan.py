@@ -112,7 +112,7 @@ def plan(
         if node not in scope:
             apart[node] = "it is outside this run"
         elif node in mig:
-            apart[node] = "MIG: NCCL takes no two instances of one GPU, and a job is given all"
+            apart[node] = "MIG: no training on its instances is tried, because NCCL takes no two instances of one GPU"
         elif known is None:
             out[node] = "Slurm has it in no partition that the test user may use"
         elif known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):

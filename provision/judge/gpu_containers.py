@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from provision.model.checks import Check, Subject
 from provision.model.gres import gpus
-from provision.model.text import clean
-from provision.nvidia.containers import SPEC, driver_of, identities, nodes, sections, spec_in
+from provision.model.text import clean, sections
+from provision.nvidia.containers import SPEC, driver_of, identities, nodes, spec_in
 
 SUBJECT = Subject("nvidia_containers", names=("toolkit", "cdi", "engine", "boot_order"), fix="clusterctl provision gpu")
 
+#: Characters of an answer that are read; a description of sixteen GPUs has a twentieth of it.
+_MAX_ANSWER = 1_000_000
 _DESCRIBE = "systemctl restart clusterctl-gpus; if that fails: journalctl -u clusterctl-gpus"
 #: Characters of a name or version that are shown.
 _SHORT = 100
@@ -26,7 +28,7 @@ def checks(text: str, *, installed: bool, version: str, packages: Sequence[str],
     """
     if not installed:
         return SUBJECT.all_skipped("no GPUs that are real are declared here (node_gres, nvidia_containers_install)")
-    told = sections(text)
+    told = sections(text, _MAX_ANSWER)
     return [
         _toolkit(told.get("packages"), version, packages),
         _description(told, gpus(gres)),

@@ -107,9 +107,12 @@ def _compared(has: Mapping[str, int], wanted: Mapping[str, int]) -> tuple[Verdic
         return Verdict.FAIL, cause, "nvidia-smi; lspci -d 10de:; repair the machine or correct node_gres"
     if sum(has.values()) > sum(wanted.values()):
         return Verdict.WARN, "more GPUs than declared: Slurm will not hand out the rest", "correct node_gres"
-    # Slurm accepts any part of the driver's name as a type, so a declared "a40" fits the machine's "nvidia_a40".
-    if all(sum(number for name, number in has.items() if kind in name) >= count for kind, count in wanted.items()):
+    said = {(kind, name): gres.same_type(kind, name) for kind in wanted for name in has}
+    if all(sum(has[name] for name in has if said[kind, name]) >= count for kind, count in wanted.items()):
         return Verdict.PASS, "", ""
+    if any(sum(has[name] for name in has if said[kind, name] is not False) < count for kind, count in wanted.items()):
+        cause = "the machine has GPUs of another type than declared"
+        return Verdict.FAIL, cause, "correct node_gres for this host, or repair the machine"
     return (
         Verdict.WARN,
         "the types are spelled differently",

@@ -23,14 +23,17 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Return the checks of one machine's way to the registry.
 
     ``wants``: ``registry``, the site's own, empty for the cluster's, which runs on ``controller``; ``here``: this is
-    that machine; ``username`` and ``password`` for a site's registry, empty where it asks for none.
+    that machine; ``username`` and ``password`` for a site's registry, empty where it asks for none; ``away``: that
+    controller could not be reached before the run.
     """
     registry, controller = str(wants["registry"]), str(wants["controller"])
     if "registry" not in facts:
         return SUBJECT.all_unknown("the machine did not say how it reaches the registry")
     told = facts["registry"]
     return [
-        _answers(told, registry, controller),
+        SUBJECT.unknown("registry_answers", f"{controller}, where it runs, could not be reached")
+        if wants["away"]
+        else _answers(told, registry, controller),
         _certificates(told.get("certificates"))
         if wants["here"] and not registry
         else SUBJECT.skip("certificates", f"{registry} has its own" if registry else f"{controller} has them"),

@@ -90,7 +90,8 @@ def _unfit(node: Node, own: Facts | None) -> Refusal | None:
     if not node.fit:
         reserved = node.known and node.hindered == {"RESERVED"}
         return Refusal(f"the node is {node.told}" + (f": {node.reservation}" if reserved else ""), ordinary=reserved)
-    if own and (silent := own.slurmd_silent):
+    # A job's end would not be heard either, and its node be lost to all others.
+    if own and (silent := own.slurmd_silent or own.slurmctld_deaf):
         return Refusal(silent)
     return None
 

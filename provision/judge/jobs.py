@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.judge.slurm_answers import line, sections
+from provision.judge.slurm_answers import line
 from provision.judge.slurm_daemons import enough, limit
 from provision.judge.slurm_facts import Wants, containers
 from provision.model.checks import Check, Level, Subject, Verdict
 from provision.model.gres import gpus
+from provision.model.text import sections
 
 SUBJECT = Subject(
     "job",
@@ -127,6 +128,8 @@ def _no_program(text: str) -> str:
     """Return why srun ended and no program had begun, by its own words."""
     if re.search(r"Unable to allocate resources|allocation failure|(?:submission|allocate) failed", text):
         return "Slurm refused the job"
+    if "Communication connection failure" in text:
+        return "the controller could not connect to slurmd: a firewall or a route between them, or slurmd ended"
     if re.search(r"step aborted|step creation|Task launch|Timed out waiting|Socket timed out", text):
         return "Slurm accepted the job, and the node did not start it"
     return "srun ended before the job's program began"

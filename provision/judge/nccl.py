@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from provision.hostlist import fold
+from provision.judge import nccl_rails
 from provision.model.checks import Check, Level, Subject, Verdict
 
 SUBJECT = Subject("gpudirect", names=("traffic",), level=Level.JOB)
@@ -41,7 +44,18 @@ def edges(text: str) -> list[Edge]:
     ]
 
 
-def checks(logs: Mapping[str, str], *, bridges: str = "", required: bool = False) -> list[Check]:
+@dataclass(frozen=True)
+class Rails:
+    """What a machine has: what it told under ``rdma``, its GPUs, and the ports that the inventory leaves out."""
+
+    told: Any = None
+    gpus: int = 0
+    unused: Sequence[str] = ()
+
+
+def checks(
+    logs: Mapping[str, str], *, bridges: str = "", required: bool = False, rails: Mapping[str, Rails] | None = None
+) -> list[Check]:
     """Return ``gpudirect.traffic``, from a job's logs by machine.
 
     ``bridges`` names those with access control switched on, which is the usual reason; ``required``: a machine none of
@@ -84,6 +98,8 @@ def checks(logs: Mapping[str, str], *, bridges: str = "", required: bool = False
             ),
             fix="see the checks gpudirect.*; nvidia-smi topo -m; NCCL_NET_GDR_LEVEL",
         )
+    if lacking := _lacking(logs, found, rails or {}):
+        return lacking
     way = "DMA-BUF" if any(_DMABUF.search(text) for text in logs.values()) else "peer memory"
     number = sum(len(seen) for seen in found.values())
     return _said(
@@ -91,6 +107,41 @@ def checks(logs: Mapping[str, str], *, bridges: str = "", required: bool = False
     )
 
 
-def _said(verdict: Verdict, observed: str, cause: str = "", fix: str = "") -> list[Check]:
-    expected = "every connection between machines with GPUDirect RDMA"
+def _lacking(logs: Mapping[str, str], found: Mapping[str, list[Edge]], rails: Mapping[str, Rails]) -> list[Check]:
+    """Return the check where ports that jobs should use carried nothing; none where all did, or nobody can tell.
+
+    A port that NCCL was not shown is missing in every job: an error. One that it saw and did not take is its choice.
+    """
+    hidden: dict[tuple[str, ...], list[str]] = {}
+    passed: dict[tuple[str, ...], list[str]] = {}
+    for host, has in rails.items():
+        nics = {edge.nic for edge in found.get(host, ())}
+        unseen, seen = nccl_rails.idle(logs.get(host, ""), nics, has.told, has.gpus, has.unused)
+        if unseen:
+            hidden.setdefault(tuple(unseen), []).append(host)
+        if seen:
+            passed.setdefault(tuple(seen), []).append(host)
+    if not hidden and not passed:
+        return []
+    parts = [f"{', '.join(ports[:8])} of {fold(hosts)}" for ports, hosts in (hidden or passed).items()]
+    return _said(
+        Verdict.FAIL if hidden else Verdict.WARN,
+        observed=f"every connection went by GPUDirect RDMA, but none over {'; '.join(parts[:5])}",
+        cause="NCCL was not shown these ports: NCCL_IB_HCA leaves them out (it compares beginnings: mlx5_1 is mlx5_10, "
+        "too), or their device files are not in the container"
+        if hidden
+        else "NCCL saw these ports and connected without them: it takes the ports that are nearest to the GPUs",
+        fix="NCCL_IB_HCA with = before the names, or unset; ls /dev/infiniband in a job; node_rdma_unused for ports "
+        "that jobs are not to use",
+        expected="every port that jobs can use carries data",
+    )
+
+
+def _said(
+    verdict: Verdict,
+    observed: str,
+    cause: str = "",
+    fix: str = "",
+    expected: str = "every connection between machines with GPUDirect RDMA",
+) -> list[Check]:
     return [SUBJECT.check("traffic", verdict, observed, expected, source="NCCL's log", cause=cause, fix=fix)]

@@ -30,7 +30,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``facts`` is what ``machine_facts`` reports of ``system``, with ``hardware`` on machines that run jobs. ``wants``:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
-    ``clock_fail_seconds``.
+    ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes).
     """
     return [
         *_basics(facts),
@@ -39,7 +39,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         clock(SUBJECT, facts, wants),
         *_names(facts, str(wants["name"])),
         _foreign_slurm(facts),
-        _cgroup(facts),
+        _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
     ]
 
 
@@ -162,12 +162,22 @@ def _foreign_slurm(facts: MachineFacts) -> Check:
     )  # fmt: skip
 
 
-def _cgroup(facts: MachineFacts) -> Check:
+def _cgroup(facts: MachineFacts, v1_allowed: bool) -> Check:
+    """Refuse a node with cgroup v1 here, before anything is changed: slurm.conf would be refused for it later."""
     if "hardware" not in facts:
         return SUBJECT.skip("cgroup", "the machine runs no jobs")
     version = facts["hardware"]["cgroup_version"]
+    boot = "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line and reboot"
+    if version != 2 and not v1_allowed:
+        return SUBJECT.check(
+            "cgroup", Verdict.FAIL, f"v{version}", "v2", source="slurm_conf_cgroup_v1_allowed",
+            cause="all nodes share one slurm.conf: with this node no job on any of them is confined to its own cores, "
+            "memory and GPUs",
+            fix=f"{boot}, and take node_cgroup_version out of its host_vars; or leave the node out; or, to do without "
+            "confinement on all nodes, set slurm_conf_cgroup_v1_allowed=true under [all:vars]",
+        )  # fmt: skip
     return SUBJECT.check(
         "cgroup", Verdict.PASS if version == 2 else Verdict.WARN, f"v{version}", "v2",
         cause="without pure cgroup v2 Slurm cannot confine a job to its GPUs, nor keep it when slurmd restarts",
-        fix="add systemd.unified_cgroup_hierarchy=1 to the kernel's command line and reboot",
+        fix=boot,
     )  # fmt: skip

@@ -6,11 +6,12 @@ the device's counters moved meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from provision.model.checks import Check, Level, Subject
+from provision.model.text import one_line
 from provision.rdma.perftest import ERRORS, Result, carried, cause, gigabits
 from provision.rdma.rounds import Rail, rails_of
 
@@ -28,7 +29,10 @@ SHARE = 0.8
 
 @dataclass(frozen=True)
 class Seen:
-    """What a machine did. ``expected`` are the peers of its steps; ``problem`` is why there are no results."""
+    """What a machine did. ``expected`` are the peers of its steps; ``problem`` is why there are no results.
+
+    ``measures`` are those measurements, as (peer, device), that the plan has this machine make and not its peer.
+    """
 
     results: Sequence[Result]
     expected: Sequence[str]
@@ -36,6 +40,7 @@ class Seen:
     pairs: str = ""
     problem: str = ""
     cuda: bool = False
+    measures: Collection[tuple[str, str]] = ()
 
 
 def checks(
@@ -46,18 +51,53 @@ def checks(
     ``settings``: ``simulated``, and ``share`` of the line rate that is expected.
     """
     steps = plan["steps"].get(host, ())
-    problem = "" if "results" in moved or not steps else str(moved.get("msg") or "the measurement gave no answer")
+    results, problem = _results(moved.get("results")) if "results" in moved else ([], "")
+    if steps and "results" not in moved:
+        problem = one_line(str(moved.get("msg") or "")) or "the measurement gave no answer"
     seen = Seen(
-        results=moved.get("results") or (),
+        results=results,
         expected=[str(step["peer"]) for step in steps],
         rails=rails_of(found, plan["unused"].get(host, ())),
         pairs=str(plan["pairs"]),
         problem=problem,
         cuda=bool(moved.get("cuda")),
+        measures={
+            (str(step["peer"]), str(rail["device"]))
+            for step in steps
+            if step["bandwidth"] and not step["serves"]
+            for rail in step["rails"]
+        },
     )
     return judged(
         seen, simulated=bool(settings["simulated"]), share=float(settings["share"]), gpus=len(found.get("gpus", ()))
     )
+
+
+#: What each result has, and of which type; the second may be left out.
+_FIELDS: Mapping[str, type] = {"peer": str, "test": str, "device": str, "port": int}
+_OPTIONAL: Mapping[str, type] = {
+    "serves": bool, "problem": str, "output": str, "other": str, "rc": int, "moved": dict,
+}  # fmt: skip
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Tell whether a value is of a type; Ansible hands over subclasses, and true is no number here."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _results(answer: Any) -> tuple[list[Result], str]:
+    """Return those results that are some, and what is wrong with the rest: a machine may have answered anything."""
+    listed = list(answer) if isinstance(answer, list) else []
+    found: list[Result] = [
+        one
+        for one in listed
+        if isinstance(one, dict)
+        and all(_is(one.get(name), kind) for name, kind in _FIELDS.items())
+        and all(one.get(name) is None or _is(one[name], kind) for name, kind in _OPTIONAL.items())
+        and all(_is(number, int) and abs(number) < 2**66 for number in (one.get("moved") or {}).values())
+    ]
+    whole = isinstance(answer, list) and len(found) == len(listed)
+    return found, "" if whole else "the measurement's answer is not what the module gives"
 
 
 def judged(seen: Seen, *, simulated: bool = False, share: float = SHARE, gpus: int = 0) -> list[Check]:
@@ -116,10 +156,22 @@ def _reached(seen: Seen) -> Check:
 def _bandwidth(seen: Seen, test: str, share: float) -> Check:
     """Judge the side that measures; the other sees no rate, only its counters."""
     name, tried = f"{test}_bandwidth", [result for result in seen.results if result["test"] == test]
+    measured = [result for result in tried if not result.get("serves")]
+    missing = sorted(set(seen.measures) - {(str(one["peer"]), str(one["device"])) for one in measured})
+    broken = bool(seen.problem) or not all(map(_worked, seen.results))
+    if missing and broken and not tried:
+        return SUBJECT.skip(name, "nothing was measured: see rdma.transfer", unproven=True)
+    if missing and not broken:
+        return SUBJECT.unknown(
+            name,
+            f"nothing is known of {'; '.join(_shortened([f'{device} with {peer}' for peer, device in missing]))}",
+            cause="the machine was to measure it, and its answer has no such measurement",
+            fix="clusterctl verify again; journalctl -b on the machine",
+        )
     if not tried:
         return SUBJECT.skip(name, "each rail is measured once, with another machine", unproven=bool(seen.problem))
     worked = [result for result in tried if _worked(result)]
-    measured = [result for result in worked if not result.get("serves")]
+    measured = [result for result in measured if _worked(result)]
     if not measured:
         if len(worked) < len(tried):
             return SUBJECT.check(

@@ -128,8 +128,13 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     known = dict(before.get("cluster_shared") or {})
     if "images" in shared:
         shared["images"] = {**(known.get("images") or {}), **shared["images"]}
+    silent = list(before.get("cluster_silent") or [])
+    if facts.get("engine", {}).get("late") and "dockerd" not in silent:
+        # So that no other question of the run waits for it.
+        silent.append("dockerd")
     system = facts.get("os")
     return {
+        **({"cluster_silent": silent} if silent else {}),
         "os_family": family(system["id"], system.get("like", "")) if system else before.get("os_family", ""),
         "cluster_machine": {**(before.get("cluster_machine") or {}), **machine},
         "cluster_shared": {**known, **shared},

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from provision.judge.gpus import start_cause
-from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in, sections
+from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in
 from provision.judge.slurm_facts import Facts, Wants, answered
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.gres import counts, parse, printed
+from provision.model.text import sections
 
 SUBJECT = Subject("slurm", ("node_state", "gres", "partitions"), fix="clusterctl provision slurm")
 
@@ -18,6 +19,7 @@ WITHHELD = frozenset({"DRAIN", "MAINTENANCE", "RESERVED"})
 #: States in which slurmctld and slurmd do not hear each other.
 _UNHEARD = frozenset({"NOT_RESPONDING", "DOWN", "UNKNOWN"})
 #: What to do about a flag or a base state, in the order in which they are looked for.
+_DEAF = "what munge's checks say; else, on the node: docker exec slurmd scontrol ping; open port 6817 of the controller"
 _REMEDIES = (
     (
         "INVALID_REG",
@@ -74,9 +76,11 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
     withheld = bool(set(node.state) & HEALTHY) and node.hindered <= WITHHELD
     # A reservation is the site's own arrangement, and over by itself.
     mild = withheld and (node.hindered == {"RESERVED"} or not wants.verifying)
+    # Both answer on their own machines and not each other: which of them is wrong is for others to say.
+    apart = fix == _DEAF and not node.hindered - _UNHEARD
     return SUBJECT.check(
         "node_state",
-        Verdict.PASS if node.fit else Verdict.WARN if mild else Verdict.FAIL,
+        Verdict.PASS if node.fit else Verdict.WARN if mild else Verdict.UNKNOWN if apart else Verdict.FAIL,
         node.told,
         expected,
         source=source,
@@ -132,13 +136,7 @@ def _way(facts: Facts, wants: Wants, node: Node) -> tuple[str, str] | None:
                 f"({result}): a firewall or a route",
                 f"on the controller: nc -vz {addresses[0]} {node.port or 6818}; open the way in the node's firewall",
             )
-    said, code = answered(facts.machine.get("ping", ""))
-    if code is not None and not re.search(r" is UP\b", said):
-        return (
-            "the node cannot connect to slurmctld",
-            "on the node: docker exec slurmd scontrol ping; open port 6817 in the controller's firewall",
-        )
-    return None
+    return (facts.slurmctld_deaf, _DEAF) if facts.slurmctld_deaf else None
 
 
 def registered(text: str) -> dict[str, int]:

@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provision.model.text import clean
-
-#: Characters of one answer that are read: ``scontrol show nodes --json`` takes about 3,000 for each node.
-MAX_ANSWER = 32_000_000
+from provision.model.text import MAX_ANSWER, clean
 
 #: More than Slurm counts of anything; NaN is not within it either.
 _MOST = 2**63
@@ -38,15 +35,6 @@ def document(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def sections(text: str) -> dict[str, str]:
-    """Return what a script printed below each of its headings ``== name``; of one heading twice, the first."""
-    found: dict[str, str] = {}
-    parts = re.split(r"(?m)^== ([a-z_-]+)$\n?", text[:MAX_ANSWER])
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        found.setdefault(name, body)
-    return found
 
 
 def number(value: Any) -> int:

@@ -62,7 +62,8 @@ def _answers(facts: Facts, wants: Wants) -> Check:
     if wants.controller and facts.silent:
         silent["slurmctld"] = facts.trouble("slurmctld") or facts.silent
     daemon = next(iter(silent), "")
-    if silent and facts.munge_silent in silent.values():
+    # A daemon whose container does not run is silent for that; every other one, where munge does not work, for munge.
+    if facts.munge_broken and silent and not any(facts.trouble(name) for name in silent):
         return SUBJECT.unknown(
             "answers",
             "; ".join(silent.values()),

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.judge.slurm_answers import MAX_ANSWER, line, nodes_in, number, sections
+from provision.judge.slurm_answers import line, nodes_in, number
+from provision.model.text import MAX_ANSWER, sections
 
 #: Seconds after its last start in which a container that the engine had to start again is taken for a failing one. The
 #: engine waits for a minute at the most before it tries again.
@@ -86,7 +87,10 @@ class Facts:
     def of(cls, machine: str, controller: str, problem: str) -> Facts:
         """Read what the scripts printed; ``problem`` is what the attempt to ask the controller ended with."""
         said = sections(controller)
-        silent = "" if nodes_in(said.get("nodes", "")) else _why(said.get("nodes", ""), line(problem))
+        held_up = line(said.get("unasked", ""))
+        silent = f"slurmctld could not be asked: {held_up}" if held_up else ""
+        if not silent and not nodes_in(said.get("nodes", "")):
+            silent = _why(said.get("nodes", ""), line(problem))
         return cls(sections(machine), said, silent)
 
     @property
@@ -112,13 +116,27 @@ class Facts:
         return f"{daemon} does not exist" if found is None else f"{daemon} {found.trouble}" if found.trouble else ""
 
     @property
-    def munge_silent(self) -> str:
-        """Why no daemon could be asked on this machine: munge made no credential there. Empty where it did."""
+    def munge_broken(self) -> str:
+        """Why munge made no credential on this machine, without which no daemon can be asked. Empty where it did."""
         said, code = answered(self.machine.get("munge", ""))
         if code in (None, 0):
             return ""
-        why = "munged did not answer in time" if code in (124, 137) else f"munge made no credential: {line(said)[:200]}"
-        return f"slurmd could not be asked: {why}"
+        return (
+            "munged did not answer in time" if code in (124, 137) else f"munge made no credential: {line(said)[:200]}"
+        )
+
+    @property
+    def munge_silent(self) -> str:
+        """Why slurmd could not be asked on this machine, where munge is the reason; empty where it is not."""
+        return f"slurmd could not be asked: {why}" if (why := self.munge_broken) else ""
+
+    @property
+    def slurmctld_deaf(self) -> str:
+        """Why slurmctld did not answer a daemon of this machine; empty where it did, or nobody asked."""
+        said, code = answered(self.machine.get("ping", ""))
+        if code is None or re.search(r" is UP\b", said):
+            return ""
+        return "slurmctld does not answer the node: another munge key, or a firewall before the controller"
 
     @property
     def slurmd_silent(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -168,13 +168,3 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
         before=bool(data.get("before", False)),
         **texts,
     )
-
-
-def overall(checks: Iterable[Check]) -> Verdict:
-    """Return the verdict of all checks together: fail over unknown over pass; nothing checked is unknown."""
-    verdicts = {check.verdict for check in checks}
-    if Verdict.FAIL in verdicts:
-        return Verdict.FAIL
-    if Verdict.UNKNOWN in verdicts or not verdicts - {Verdict.SKIP}:
-        return Verdict.UNKNOWN
-    return Verdict.PASS

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from provision.model.facts import plain
 from provision.model.text import clean
 
 Text = Annotated[str, StringConstraints(max_length=4000), AfterValidator(clean)]
@@ -191,13 +192,13 @@ def read(machine: object) -> Mapping[str, Any]:
 
 
 def read_as(model: type[BaseModel], answer: object) -> dict[str, Any]:
-    """Return an answer that fits a model as plain values.
+    """Return an answer that fits a model as plain values, whatever containers Ansible has put it into.
 
     Raises:
         ValueError: the first thing that is wrong with it, and where, in one line.
     """
     try:
-        return model.model_validate(answer).model_dump()
+        return model.model_validate(plain(answer)).model_dump()
     except ValidationError as refused:
         error = refused.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(clean(str(part), 40) for part in error["loc"])

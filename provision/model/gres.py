@@ -14,6 +14,11 @@ _ADDED = re.compile(r"\((S:[0-9,-]+|IDX:(?:[0-9,-]*|N/A)|null)\)")
 #: Resources that are there and of which none is in use.
 _UNUSED = re.compile(r"[^,]*:0(?=,|\Z),?")
 
+#: A product's number as NVIDIA writes it (A40, H100, L40S, GB200, 4090), also where more is written on (H100NVL).
+_MODEL = re.compile(
+    r"(?<![a-z0-9])(?:rtx|gtx|tesla|nvidia)*((?:gb|gh|gv|[ablhptv])\d{1,4}(?:[gs](?![a-z]))?|\d{4})(?![0-9])"
+)
+
 #: Devices of one kind on one node that anybody can mean. Slurm counts further; a machine that claims more is lying, and
 #: each device is a line of gres.conf.
 MAX_COUNT = 1024
@@ -92,3 +97,28 @@ def gpus(value: object) -> int:
         ValueError: as :func:`parse`.
     """
     return sum(one.count for one in parse(value or ()) if one.name == "gpu")
+
+
+def same_type(declared: str, found: str) -> bool | None:
+    """Tell whether two types of GPU name the same product; None where nobody can, as of a name that a site made up.
+
+    ``a100`` and ``NVIDIA A100-SXM4-80GB`` do, ``a40`` and ``h100`` do not. Slurm
+    takes any part of the driver's name for a type; people write it with other signs between, and in other cases.
+    """
+    declared, found = declared.lower(), found.lower()
+    if declared and not found:
+        return None
+    if _within(declared, found) or _within(found, declared):
+        return True
+    models = [set(_MODEL.findall(re.sub(r"[^a-z0-9]+", " ", text))) for text in (declared, found)]
+    if all(models):
+        return bool(models[0] & models[1])
+    return None
+
+
+def _within(part: str, whole: str) -> bool:
+    """Tell whether one name is a part of the other: as Slurm sees it, or word by word. A10 is no part of A100."""
+    words = [re.findall(r"[a-z0-9]+", text) for text in (part, whole)]
+    if set(words[0]) <= set(words[1]):
+        return True
+    return re.search(rf"{re.escape(''.join(words[0]))}(?![0-9])", "".join(words[1])) is not None

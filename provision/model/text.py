@@ -8,6 +8,9 @@ import unicodedata
 #: Characters of one text that are shown; a machine can answer with a line of a million.
 MAX_TEXT = 2000
 
+#: Characters of one answer that are read: ``scontrol show nodes --json`` takes about 3,000 for each node.
+MAX_ANSWER = 32_000_000
+
 # Escape sequences disappear as a whole, with what they carry: control sequences; strings for the terminal or a program
 # beside it (OSC, DCS, SOS, PM, APC), up to their end or that of the text; choices of a character set; two-letter ones.
 _SEQUENCES = re.compile(
@@ -38,3 +41,15 @@ def clean(text: str, limit: int = MAX_TEXT) -> str:
 def one_line(text: object, limit: int = MAX_TEXT) -> str:
     """Return what ``clean`` leaves, as one line: nothing that a machine says begins a line of its own."""
     return " ".join(clean(str(text), limit).split())
+
+
+def sections(text: str, limit: int = MAX_ANSWER) -> dict[str, str]:
+    """Return what a script printed below each of its headings ``== name``; of one heading twice, the first.
+
+    Of the text, ``limit`` characters are read.
+    """
+    found: dict[str, str] = {}
+    parts = re.split(r"(?m)^== ([a-z_-]+)$\n?", text[:limit])
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        found.setdefault(name, body)
+    return found

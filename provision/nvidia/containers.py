@@ -15,15 +15,6 @@ import yaml
 KIND = "nvidia.com/gpu"
 SPEC = "/var/run/cdi/nvidia.yaml"
 
-#: Characters of an answer that are read; a description of sixteen GPUs has a twentieth of it.
-MAX_ANSWER = 1_000_000
-
-
-def sections(text: str) -> dict[str, str]:
-    """Return the parts of an answer whose headings are lines ``== name``."""
-    parts = re.split(r"^== (\w+)\n", text[:MAX_ANSWER], flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
 
 class _Plain(yaml.SafeLoader):
     """Reads YAML without aliases: nvidia-ctk writes none, and a few lines of them grow without bounds."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from provision.model.facts import plain
 from provision.model.gpu_facts import Some, Text, Word, read_as
 
 #: Parts that a machine without adapters does not report.
@@ -106,4 +105,4 @@ def read(found: object) -> Mapping[str, Any]:
     Raises:
         ValueError: what is wrong with it, and where, in one line.
     """
-    return read_as(_Machine, plain(found))
+    return read_as(_Machine, found)

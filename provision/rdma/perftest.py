@@ -64,6 +64,9 @@ ERRORS = frozenset(
 _PACKET = 4096
 
 
+_RATE = r"[0-9]{1,15}(?:\.[0-9]{0,15})?"
+
+
 def cause(text: str) -> tuple[str, str]:
     """Return what a tool's words mean and what to do."""
     for pattern, meaning, fix in CAUSES:
@@ -74,8 +77,8 @@ def cause(text: str) -> tuple[str, str]:
 
 def gigabits(output: str) -> float | None:
     """Return the average bandwidth in Gb/s of the last row of numbers that perftest printed."""
-    rows = re.findall(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", output, re.MULTILINE)
-    return float(rows[-1][3]) if rows else None
+    rows = re.findall(rf"^[ \t]*\d+[ \t]+\d+[ \t]+{_RATE}[ \t]+({_RATE})[ \t]+{_RATE}[ \t\r]*$", output, re.MULTILINE)
+    return float(rows[-1]) if rows else None
 
 
 def carried(result: Result) -> int | None:

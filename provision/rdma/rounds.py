@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 Pair = tuple[str, str]
+
+#: Rails of one machine that are used: each costs all who meet it some seconds, and no machine has so many.
+MAX_RAILS = 64
 Round = list[Pair]
 
 
@@ -31,13 +34,15 @@ def rails_of(found: Mapping[str, Any], unused: Sequence[str] = ()) -> list[Rail]
 
     ``unused`` names ports (``mlx5_4:1``) or adapters (``mlx5_4``) that jobs do not use.
     """
-    active = [
-        Rail(str(device["name"]), int(port["number"]), port["rate"], bool(device["software"]))
+    active = {
+        (str(device["name"]), int(port["number"])): Rail(
+            str(device["name"]), int(port["number"]), port["rate"], bool(device["software"])
+        )
         for device in found.get("devices", ())
         for port in device["ports"]
         if port["state"] == "Active" and not {str(device["name"]), f"{device['name']}:{port['number']}"} & set(unused)
-    ]
-    return sorted(active, key=lambda rail: [*_natural(rail.device), rail.port])
+    }
+    return sorted(active.values(), key=lambda rail: [*_natural(rail.device), rail.port])[:MAX_RAILS]
 
 
 def rounds(machines: Sequence[str], *, all_pairs: int, sampled: int, seed: int) -> list[Round]:

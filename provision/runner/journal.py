@@ -22,7 +22,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -62,6 +62,7 @@ class Run:
     facts: dict[str, Any]
     _journal: TextIOWrapper | None = field(default=None, repr=False)
     _broken: str = ""
+    _torn: bool = False
     _held: int | None = field(default=None, repr=False)
 
     @property
@@ -98,9 +99,9 @@ class Run:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def note(self, **facts: Any) -> None:
-        """Write facts down in ``run.json``; a disk that is full loses them."""
+        """Write facts down in ``run.json``; a disk that is full loses them, and ``broken`` says so."""
         self.facts.update(facts)
-        with suppress(OSError):
+        with self._trying("its end and what it left"):
             write_json(self.directory / "run.json", self.facts)
 
     def record(self, entry: Mapping[str, Any], *, sync: bool = False) -> None:
@@ -108,21 +109,29 @@ class Run:
 
         A disk that fills up during a run does not stop the run; ``broken`` says so afterwards.
         """
-        if self._broken:
+        if self._torn:
             return
-        try:
+        self._torn = True  # until the line is whole
+        with self._trying("the journal"):
             if self._journal is None:
                 self._journal = open_private(self.directory / "journal.jsonl", os.O_APPEND)
             self._journal.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
             self._journal.flush()  # to the kernel: a killed process loses nothing
             if sync:
                 os.fsync(self._journal.fileno())
+            self._torn = False
+
+    @contextmanager
+    def _trying(self, what: str) -> Iterator[None]:
+        """Go on where the system refuses to write, and keep the first reason in mind."""
+        try:
+            yield
         except OSError as error:
-            self._broken = f"the journal could not be written: {error}"
+            self._broken = self._broken or f"the run's record lacks {what}: {error.strerror or error}"
 
     @property
     def broken(self) -> str:
-        """Return why the journal is incomplete, empty when it is complete."""
+        """Return why the record of the run is incomplete, empty when it is complete."""
         return self._broken
 
     def finish(self, outcome: str, **facts: Any) -> None:
@@ -145,8 +154,8 @@ class Run:
             self._held = None
 
     def write_report(self, document: Mapping[str, Any]) -> None:
-        """Keep the document that the command reported, for ``clusterctl status``."""
-        with suppress(OSError):
+        """Keep the document that the command reported, for ``clusterctl status``; ``broken`` says if it is lost."""
+        with self._trying("its report"):
             write_json(self.directory / "report.json", document)
 
 

@@ -45,11 +45,13 @@ MAX_RESULT = 8_000_000
 class Options:
     """What a run may be told, under Ansible's own names. ``limit`` names machines one by one; None means all.
 
+    ``left_out`` are machines that could not be reached a moment ago: no task that is delegated to one waits for it.
     ``time_factor`` stretches the run's limits (``cluster_time_factor``). ``extra_args`` are handed over as they are.
     The passwords and ``extra_vars`` go through pipes: they are in no file, argument or environment.
     """
 
     limit: Collection[str] | None = None
+    left_out: Collection[str] = ()
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
     check: bool = False
@@ -147,8 +149,8 @@ def _runner(
     project.mkdir(mode=0o700)
     playbook = project / "run.yml"
     # What the machines are asked before the first of these stages serves all of them.
-    observed = {"cluster_observed": road.roles_of(path.stem for path in paths)}
-    given = {"vars": observed} if observed["cluster_observed"] else {}
+    observed = {"__observed_roles": road.roles_of(path.stem for path in paths)}
+    given = {"vars": observed} if observed["__observed_roles"] else {}
     _write(playbook, json.dumps([{"ansible.builtin.import_playbook": str(path), **given} for path in paths]))
     config = RunnerConfig(
         private_data_dir=str(record.directory),
@@ -186,6 +188,8 @@ def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[
         return str(stack.enter_context(offered(record.directory / name, text)))
 
     arguments = ["-e", f"clusterctl_run={record.id}"]
+    if options.left_out:
+        arguments += ["-e", json.dumps({"clusterctl_left_out": sorted(options.left_out)})]
     if limit := _limit(record, options):
         arguments += ["--limit", limit]
     for flag, values in (("--tags", options.tags), ("--skip-tags", options.skip_tags)):

@@ -121,7 +121,7 @@ def _probe(target: Target, *, become_password: str | None, timeout: float) -> Ch
             place = f"{connection.route.user}@{connection.route.place}"
     except Stopped as stopped:
         return _check(target, stopped.finding)
-    finding = judge_session(target, told, secret=secret, printed=printed)
+    finding = judge_session(target, told, secret=secret, printed=printed, late=left.over)
     if finding is not None:
         return _check(target, finding)
     ready = f"{place}, Python {quoted(told['python'], secret)}"

@@ -86,13 +86,16 @@ def quoted(words: str, secret: str | None) -> str:
 
 
 def judge_session(
-    target: Target, told: dict[str, str], *, secret: str | None = None, printed: str = ""
+    target: Target, told: dict[str, str], *, secret: str | None = None, printed: str = "", late: bool = False
 ) -> Finding | None:
     """Judge what the probe's script reported; None when the machine is ready for Ansible.
 
-    ``secret`` is the password that was sent, None where none was. Nothing that the finding quotes holds it.
+    ``secret`` is the password that was sent, None where none was. Nothing that the finding quotes holds it. ``late``:
+    the time was over before the machine had ended its answer, so that what is missing may have been on its way.
     """
     if "uid" not in told:
+        if late:
+            return _silent(target, "login", "the machine logged us in, then did not answer in time")
         said = quoted(printed, secret)
         return Finding(
             "login",
@@ -104,6 +107,8 @@ def judge_session(
     if "asked" not in told:
         return _silent(target, "python", "the machine logged us in, then did not answer")
     if "python" not in told:
+        if late:
+            return _silent(target, "python", "the machine did not say in time which Python it has")
         wanted = target.python or "python3"
         return Finding(
             "python",

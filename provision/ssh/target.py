@@ -195,7 +195,8 @@ def _proxy(jump: str, command: str, target: Target, host: str, port: int, user: 
         configuration = [*target.first_arguments, *target.last_arguments]
         files = [word for flag, value in pairwise(configuration) if flag == "-F" for word in (flag, value)]
         where = last if last.startswith("ssh://") else f"ssh://{last}"
-        return ("ssh", *files, "-o", "BatchMode=yes", *through, "-W", f"[{host}]:{port}", "--", where)
+        strict = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ForwardAgent=no")
+        return ("ssh", *files, *strict, *through, "-W", f"[{host}]:{port}", "--", where)
     if command:
         words = {"%h": host, "%p": str(port), "%r": user, "%n": target.address, "%%": "%"}
         filled = command

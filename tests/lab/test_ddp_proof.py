@@ -24,6 +24,10 @@ from provision.judge.ddp_evidence import Wants, evidence_from
 from provision.judge.ddp_plan import Job, Plan
 
 FILES = content.ROOT / "roles" / "ddp_validation" / "files"
+sys.path.insert(0, str(FILES))
+from ddp_proof import release  # noqa: E402 - it lies where the line above points to
+
+RELEASE = release.digest({path.stem: path.read_text(encoding="utf-8") for path in (FILES / "ddp_proof").glob("*.py")})
 
 #: A model of one small layer: what is proven here is the program, and imports take most of the time anyway.
 SMALL = ("--layers", "1", "--width", "64", "--steps", "30", "--largest-bytes", "65536", "--timeout", "6")
@@ -101,7 +105,8 @@ class Trial:
             left[node] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         words = [word for word in simulated.split(",") if word]
         gpus = next(iter(expected.values())) if words else 0
-        found = evidence_from(slurm, "", left, Wants(expected, gpus, words), {}, str(self.folder))
+        wants = Wants(expected, gpus, words, release=RELEASE)
+        found = evidence_from(slurm, "", left, wants, {}, str(self.folder))
         checks = ddp.checks(Plan([Job(expected, gpus, "")]), [found])
         return {check.id.removeprefix("ddp."): check.as_dict() for check in checks}
 

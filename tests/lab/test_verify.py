@@ -58,6 +58,15 @@ def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]
         lab.root(machine, repair)
 
 
+def test_plain_ansible_comes_to_the_same_verdict_by_the_same_checks(provisioned_lab: labs.Lab) -> None:
+    done = labs.playbook("verify", "-i", provisioned_lab.inventory, check=False)
+
+    assert done.returncode == 0, done.stdout[-4000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("verdict: ")]
+    assert line.startswith("verdict: pass (")
+    assert "never ran" not in done.stdout
+
+
 @pytest.mark.proves("provision")
 def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_lab: labs.Lab, tmp_path: Path) -> None:
     lab = provisioned_lab
@@ -88,7 +97,17 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
 def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     drain = "docker exec slurmctld scontrol update nodename=node2 state=drain reason='bad fan'"
     resume = "docker exec slurmctld scontrol update nodename=node2 state=resume"
-    with broken(provisioned_lab, "node1", OTHER_KEY, OWN_KEY), broken(provisioned_lab, "head", drain, resume):
+    down = "docker exec slurmctld scontrol update partitionname=batch state=down"
+    up = "docker exec slurmctld scontrol update partitionname=batch state=up"
+    # Written in place: Docker holds the file itself.
+    astray = "cp /etc/hosts /root/hosts && { echo 192.0.2.9 node2; cat /root/hosts; } >/etc/hosts"
+    found_again = "cat /root/hosts >/etc/hosts && rm /root/hosts"
+    with (
+        broken(provisioned_lab, "node1", OTHER_KEY, OWN_KEY),
+        broken(provisioned_lab, "head", drain, resume),
+        broken(provisioned_lab, "head", down, up),
+        broken(provisioned_lab, "head", astray, found_again),
+    ):
         code, document = verified(provisioned_lab, *NO_WAIT)
 
     found = bad(document)
@@ -97,7 +116,28 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     states = [check for check in document["checks"] if check["id"] == "slurm.node_state" and check["verdict"] == "fail"]
     assert "node2" in [check["host"] for check in states]
     assert "bad fan" in json.dumps(states)
+    told = {(check["id"], check["host"]): check for check in document["checks"]}
+    assert "batch is DOWN" in told["slurm.partitions", "head"]["observed"]
+    assert told["base_system.names", "head"]["verdict"] == "fail", told["base_system.names", "head"]
+    assert "192.0.2.9" in told["base_system.names", "head"]["observed"]
     assert "ddp.result" in found
+    # What could not be tried for it stands below it, and nothing waited for a job that cannot start.
+    assert "slurm.partitions@head" in told["job.run", "node2"]["follows"]
+    assert "slurm.partitions@head" in told["ddp.result", "head"]["follows"]
+
+
+@pytest.mark.faults
+def test_an_odd_key_on_the_controller_is_the_controllers(provisioned_lab: labs.Lab) -> None:
+    with broken(provisioned_lab, "head", OTHER_KEY, OWN_KEY):
+        code, document = verified(provisioned_lab)
+
+    assert (code, document["verdict"]) == (8, "fail")
+    assert accused(document) == {"head": {"munge.same_key", "munge.round_trip"}}
+    undecided = [check for check in document["checks"] if check["verdict"] == "unknown"]
+    assert {name for check in undecided for name in check["follows"] or ["nothing"]} == {
+        "munge.same_key@head",
+        "munge.round_trip@head",
+    }
 
 
 def test_a_verification_with_a_machine_gone_is_not_a_pass(provisioned_lab: labs.Lab) -> None:

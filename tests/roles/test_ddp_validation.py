@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,57 @@ def test_every_module_of_the_program_is_installed():
 
     for module in (ROLE / "files" / "ddp_proof").glob("*.py"):
         assert f"'{module.stem}'" in listed
+
+
+def test_the_program_that_is_looked_for_is_the_one_that_is_installed(tmp_path):
+    sys.path.insert(0, str(ROLE / "files"))
+    from ddp_proof import release
+
+    modules = {path.stem: path.read_text(encoding="utf-8") for path in (ROLE / "files/ddp_proof").glob("*.py")}
+    # Beside the roles, as a playbook of ours: lookups of files then begin at the role's own.
+    role = {"ansible.builtin.include_role": {"name": "ddp_validation", "tasks_from": "told.yml"}}
+    (tmp_path / "roles").mkdir()
+    for part in ("vars", "files", "filter_plugins", "defaults"):
+        (tmp_path / "roles/ddp_validation").mkdir(exist_ok=True)
+        (tmp_path / "roles/ddp_validation" / part).symlink_to(ROLE / part)
+    (tmp_path / "roles/ddp_validation/tasks").mkdir()
+    told = {"name": "Tell", "ansible.builtin.debug": {"msg": "release {{ __ddp_validation_release }}."}}
+    (tmp_path / "roles/ddp_validation/tasks/told.yml").write_text(yaml.safe_dump([told]))
+    play = {"hosts": "node1", "gather_facts": False, "tasks": [role]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    (tmp_path / "inventory.ini").write_text(INVENTORY.format(python=sys.executable, simulated=""))
+
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            "-i",
+            str(tmp_path / "inventory.ini"),
+            str(tmp_path / "play.yml"),
+        ],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+
+    assert f"release {release.digest(modules)}." in done.stdout, done.stdout + done.stderr
+
+
+def test_the_program_loads_each_of_its_modules_and_so_counts_it_as_its_own():
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROLE / "files/ddp_proof").glob("*.py")}
+
+    loaded, found = set(), {"__main__"}
+    while found - loaded:
+        name = (found - loaded).pop()
+        loaded.add(name)
+        found |= set(re.findall(r"^from ddp_proof\.(\w+) import", texts[name], re.MULTILINE))
+
+    assert loaded | {"__init__"} == set(texts)
+
+
+def test_a_changed_line_of_any_module_is_another_program():
+    sys.path.insert(0, str(ROLE / "files"))
+    from ddp_proof import release
+
+    assert release.digest({"a": "x", "b": "y"}) == release.digest({"b": "y", "a": "x"})
+    assert len({release.digest(one) for one in ({"a": "x"}, {"a": "y"}, {"b": "x"}, {"a": "x", "b": ""}, {})}) == 5

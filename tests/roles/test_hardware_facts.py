@@ -13,7 +13,14 @@ from ansible.parsing.dataloader import DataLoader
 from provision import content
 from provision.ansible_env import clean_environment
 
-INVENTORY = "[slurm_compute]\nnode1 ansible_connection=local ansible_become=false ansible_python_interpreter={python}\n"
+INVENTORY = """\
+[slurm_controller]
+head ansible_host=192.0.2.1
+[all:vars]
+cluster_name=small
+[slurm_compute]
+node1 ansible_connection=local ansible_become=false ansible_python_interpreter={python}
+"""
 
 #: Prints what later stages would see.
 SHOW = """

@@ -221,6 +221,7 @@ def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(site: P
     first.communicate(timeout=30)
 
     assert json.loads(done.stdout)["last_run"]["id"] == live.id
+    assert {run.facts["command"] for run in journal.runs(state)} == {"provision"}
     assert [run.facts["outcome"] for run in journal.runs(state) if run.id == last.id] == ["done"]
     assert (live.directory / "ansible.log").exists()
     assert len(journal.runs(state, journal.LOOKS)) <= journal.KEPT_LOOKS + 1

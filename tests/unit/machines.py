@@ -26,10 +26,18 @@ def plugin(path: str, name: str = "") -> ModuleType:
     return module
 
 
+#: Ansible puts our module_utils where its own are.
+_AS_ANSIBLE = (
+    "import runpy, sys; from ansible import module_utils as own; module = sys.argv.pop();"
+    "own.__path__.append(sys.argv.pop()); runpy.run_path(module, run_name='__main__')"
+)
+
+
 def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Run a module of ours on this computer as Ansible would, and return what it answers."""
+    utils = str(content.ROOT / "plugins/module_utils")
     done = subprocess.run(
-        [sys.executable, str(content.ROOT / path)],
+        [sys.executable, "-c", _AS_ANSIBLE, utils, str(content.ROOT / path)],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True,
         text=True,
@@ -39,6 +47,7 @@ def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 system = plugin("plugins/module_utils/machine_system.py", "ansible.module_utils.machine_system")
 plugin("plugins/module_utils/machine_gpu_ids.py", "ansible.module_utils.machine_gpu_ids")

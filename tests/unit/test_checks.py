@@ -2,22 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.model.checks import Check, Level, Verdict, check_from, overall
-
-
-def check(verdict: Verdict) -> Check:
-    return Check(id="a.b", host="node1", verdict=verdict)
-
-
-def test_a_fail_outweighs_an_unknown_and_an_unknown_outweighs_a_pass() -> None:
-    assert overall([check(Verdict.PASS), check(Verdict.UNKNOWN), check(Verdict.FAIL)]) is Verdict.FAIL
-    assert overall([check(Verdict.PASS), check(Verdict.UNKNOWN)]) is Verdict.UNKNOWN
-    assert overall([check(Verdict.PASS), check(Verdict.WARN), check(Verdict.SKIP)]) is Verdict.PASS
-
-
-def test_nothing_checked_is_not_a_pass() -> None:
-    assert overall([]) is Verdict.UNKNOWN
-    assert overall([check(Verdict.SKIP)]) is Verdict.UNKNOWN
+from provision.model.checks import Check, Level, Verdict, check_from
 
 
 def test_a_check_survives_the_way_through_json() -> None:

@@ -60,7 +60,7 @@ def loaded(site: Path, **variables: object) -> Inventory:
 
 
 WEAK = {
-    "ansible_host_key_checking": ["false", "no", "0"],
+    "ansible_host_key_checking": ["false", "no", "0", "nope", "[]", "'{{ 1 == 2 }}'"],
     "ansible_ssh_host_key_checking": ["False"],
     "ansible_paramiko_host_key_checking": ["off"],
     "ansible_ssh_args": ["'-o ControlMaster=no'"],
@@ -77,9 +77,17 @@ WEAK = {
         "'-X'",
         "'-o KnownHostsCommand=/tmp/anything'",
         "'-o PermitLocalCommand=yes'",
+        "'-o VerifyHostKeyDNS=yes'",
+        "'-o ControlPath=/tmp/socket'",
+        "'-S/tmp/socket'",
+        "'-4S /tmp/socket'",
+        "'-o ProxyJump={{ somewhere }}'",
+        "'{% if true %}-A{% endif %}'",
     ],
     "ansible_ssh_extra_args": ["'-J bastion -A'"],
     "ansible_sftp_extra_args": ["'-o StrictHostKeyChecking=ask'"],
+    "ansible_control_path": ["/tmp/socket"],
+    "ansible_control_path_dir": ["/tmp"],
     "ansible_port": ["65536", "0", "-1", "ssh"],
 }
 
@@ -110,6 +118,7 @@ def test_a_check_says_so_and_ends_with_2(site: Path) -> None:
         '-o ProxyCommand="ssh -W %h:%p -A"',
         "-o StrictHostKeyChecking=yes -o UserKnownHostsFile=/etc/cluster/known_hosts",
         "-F /etc/cluster/ssh_config -o ServerAliveInterval=30 -C",
+        "-o ControlPath=none -S none",
     ],
 )
 def test_a_sites_own_way_to_its_machines_works(site: Path, value: str) -> None:
@@ -125,8 +134,12 @@ REDIRECTED = [
     "ansible_python_interpreter=/tmp/python",
     "ansible_shell_executable=/tmp/sh",
     "ansible_user=root",
+    "ansible_private_key=mine",
+    "ansible_control_path=/tmp/socket",
+    "ansible_paramiko_proxy_command=nc",
     "inventory_hostname=node2",
     "clusterctl_run=mine",
+    '{"clusterctl_left_out": ["head"]}',
 ]
 
 
@@ -159,6 +172,14 @@ def test_a_file_of_extra_variables_that_redirects_is_refused(tmp_path: Path, tex
         require_no_redirection([f"@{file}"])
 
 
+def test_a_file_of_extra_variables_that_hides_a_name_under_many_merges_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "more.yml"
+    file.write_text("{<<: " * 60 + "{ansible_connection: local}" + "}" * 60)
+
+    with pytest.raises(ClusterctlError, match="50 deep"):
+        require_no_redirection([f"@{file}"])
+
+
 def test_an_encrypted_file_of_extra_variables_is_opened_and_read_too(tmp_path: Path) -> None:
     (tmp_path / "word").write_text("open sesame\n")
     file = tmp_path / "more.yml"
@@ -183,6 +204,31 @@ def test_two_hosts_with_one_address_written_in_two_ways_are_refused(site: Path) 
         site.write_text(INVENTORY.replace("10.0.0.6", other))
 
         assert "same address" in refusal("check", str(site))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "-oProxyCommand=touch",
+            "'fe80::1%eth0 State=DOWN'",
+            "'fe80::1%$(id)'",
+            "'fe80::1%eth0;id'",
+            "ssh://10.0.0.9",
+        ),
+        *("root@10.0.0.9", "224.0.0.1", "'{{ lookup(1) }}'"),
+    ],
+)
+def test_an_address_that_is_more_than_an_address_is_refused(site: Path, address: str) -> None:
+    site.write_text(INVENTORY.replace("10.0.0.6", address))
+
+    assert "node2" in refusal("check", str(site))
+
+
+def test_an_address_with_an_interface_is_one(site: Path) -> None:
+    site.write_text(INVENTORY.replace("10.0.0.6", "fe80::1%eth0.100"))
+
+    assert call("check", str(site)).exit_code == 0
 
 
 def test_an_unknown_node_variable_is_refused_with_a_suggestion(site: Path) -> None:

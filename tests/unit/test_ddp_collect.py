@@ -12,10 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from provision import content
 from provision.judge.ddp_evidence import Wants, evidence_from
 
+#: Runs the program and says which user and groups it ended as.
+GROUPS = """
+import os, runpy, sys
+program, runs, owner = sys.argv[1:]
+main = runpy.run_path(program)["main"]
+main(runs, "r1", "7", owner)
+print(os.getuid(), os.getgid(), os.getgroups())
+"""
 PROGRAM = content.ROOT / "roles" / "ddp_validation" / "files" / "ddp_collect.py"
 #: The job's user: another than root, who runs the program, where the tests are root's.
 OWNER = 64031 if os.geteuid() == 0 else os.geteuid()
@@ -59,7 +68,10 @@ def collect(directory: Path, run: str = "r1", number: str = "7") -> dict[str, An
 
 
 def test_one_run_is_read_and_what_nobody_judges_is_left_where_it_is(run: Path) -> None:
-    ways = ["0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"]
+    ways = [
+        "gpu:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.1<0>",
+        *("0[0] -> 2[0] [send] via NET/IB/0/GDRDMA", "DMA-BUF is available on GPU device 0"),
+    ]
     (run / "rank-0.log").write_text("\n".join([*ways, *(f"line {number}" for number in range(100))]))
     (run / "node.log").write_bytes(b"caf\xe9\n")
     (run / "job.log").write_text("batch\n")
@@ -108,6 +120,16 @@ def _link(run: Path) -> None:
     (run / "node.log").symlink_to(_secret(run))
 
 
+def _link_to_the_users_own(run: Path) -> None:
+    # What the user may read, and the administrator's report is not to show: a key in the home directory, for example.
+    own = run.parent.parent / "own"
+    own.write_text("TOP SECRET\n")
+    if os.geteuid() == 0:
+        os.chown(own, OWNER, OWNER)
+    (run / "node.log").unlink()
+    (run / "node.log").symlink_to(own)
+
+
 def _hard_link(run: Path) -> None:
     # The kernel refuses this to users for files of others; where it does not, the file's own owner still counts.
     (run / "node.log").unlink()
@@ -130,7 +152,7 @@ def _device(run: Path) -> None:
     (run / "node.log").symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("plant", [_link, _pipe, _directory, _device])
+@pytest.mark.parametrize("plant", [_link, _link_to_the_users_own, _pipe, _directory, _device])
 def test_what_is_no_regular_file_of_the_jobs_user_is_named_and_not_read(
     run: Path, plant: Callable[[Path], None]
 ) -> None:
@@ -164,6 +186,42 @@ def test_a_file_of_another_user_is_not_read_and_root_is_given_up_first(run: Path
     assert "node.log: belongs to somebody else" in found["problems"]
     assert "job.log: Permission denied" in found["problems"]
     assert found["node_log"] == found["job_log"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another group")
+def test_roots_groups_are_given_up_too(run: Path) -> None:
+    hand_over(run)
+    command = [sys.executable, "-c", GROUPS, str(PROGRAM), str(run.parent), str(OWNER)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True, extra_groups=[4])
+
+    assert done.stdout.splitlines()[-1] == f"{OWNER} {OWNER} []"
+
+
+def test_a_run_that_is_a_link_is_not_followed(run: Path) -> None:
+    elsewhere = run.parent / "elsewhere"
+    run.rename(elsewhere)
+    run.symlink_to(elsewhere)
+
+    found = json.loads(
+        subprocess.run(
+            [sys.executable, str(PROGRAM), str(run.parent), "r1", "7", str(elsewhere.stat().st_uid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+
+    assert list(found) == ["problems"]
+
+
+def test_nobody_but_the_proofs_user_can_put_anything_where_runs_are_collected() -> None:
+    text = (content.ROOT / "roles/ddp_validation/tasks/install.yml").read_text(encoding="utf-8")
+    places = yaml.safe_load(text)[0]["small_files"]["directories"]
+
+    assert {place["path"].split("/")[-1] for place in places} >= {"runs", "{{ __ddp_validation_runs }}"}
+    for place in places:
+        assert not int(place["mode"], 8) & 0o022, place
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes directories of another user")

@@ -75,7 +75,8 @@ def evidence(records: list[dict[str, Any]] | None = None, **job: Any) -> dict[st
 def read(found: dict[str, Any]) -> Evidence:
     """The evidence as the role's filter reads it, from what machines printed."""
     left = {node: json.dumps(told) for node, told in found["nodes"].items()}
-    wants = Wants(EXPECTED, found["gpus"], found["simulated"], found["required"])
+    own = (found["gpus"], found["simulated"], found["required"], found.get("unused", {}), found.get("release", ""))
+    wants = Wants(EXPECTED, *own)
     return evidence_from(found["job"], "", left, wants, found["rdma"], "/runs")
 
 
@@ -150,6 +151,19 @@ def test_the_bridge_that_keeps_gpudirect_away_is_named():
     assert "ACS is on at 0000:a0:01.0 of node2" in check["cause"]
 
 
+def test_a_port_that_the_job_was_not_shown_is_named_unless_the_inventory_leaves_it_out():
+    port = {"number": 1, "state": "Active", "rate": 400, "link_layer": "InfiniBand"}
+    devices = [{"name": f"mlx5_{number}", "software": False, "ports": [port]} for number in range(2)]
+    shown = "gpu:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eno1:10.0.0.1<0>\n"
+    found = real({"node1": shown + DIRECT, "node2": shown + DIRECT}, node1=adapter() | {"devices": devices})
+
+    check = by_id(judge(found))["gpudirect.traffic"]
+    left_out = by_id(judge(found | {"unused": {"node1": ["mlx5_1"]}}))["gpudirect.traffic"]
+
+    assert (check["verdict"], left_out["verdict"]) == ("fail", "pass")
+    assert check["observed"].endswith("none over mlx5_1:1 of node1")
+
+
 def test_nodes_without_gpus_say_nothing_of_gpudirect():
     assert by_id(judge(real({}) | {"gpus": 0}))["gpudirect.traffic"]["verdict"] == "skip"
 
@@ -179,6 +193,17 @@ def test_a_proof_of_something_else_than_the_inventory_declares_is_a_failure(chan
     assert why in whole["cause"]
 
 
+@pytest.mark.parametrize(("program", "verdict"), [("abc", "pass"), ("", "fail"), ("abd", "fail")])
+def test_a_result_of_another_program_than_this_releases_proves_nothing(program, verdict):
+    found = evidence()
+    found["nodes"]["node1"]["result"]["program"] = program
+
+    whole = by_id(judge({**found, "release": "abc"}))["result"]
+
+    assert whole["verdict"] == verdict
+    assert ("another program" in whole["cause"]) is (verdict == "fail")
+
+
 def test_a_simulated_result_is_no_proof_of_a_real_cluster():
     found = evidence() | {"simulated": []}
 
@@ -200,6 +225,31 @@ def test_a_failed_step_names_rank_node_and_parameter():
     assert "rank 1 on node1, parameter blocks.0.mix.weight: differs" in checks["parameters"]["cause"]
     assert checks["result"]["verdict"] == "fail"
     assert "did not pass: parameters" in checks["result"]["cause"]
+
+
+def test_a_step_that_accuses_ranks_of_two_machines_is_no_machines_check():
+    found = evidence()
+    guilty = [{"rank": rank, "node": f"node{1 + rank // 2}", "parameter": "", "detail": "differs"} for rank in (1, 2)]
+    found["nodes"]["node1"]["result"]["steps"]["parameters"] = step("fail", guilty=guilty)
+    for node in ("node1", "node2"):
+        for one in found["nodes"][node]["records"]:
+            one["outcomes"] = {"parameters": "fail"}
+
+    check = by_id(judge(found))["parameters"]
+
+    assert (check["verdict"], check["host"]) == ("fail", "")
+    assert "rank 1 on node1: differs; rank 2 on node2: differs" in check["cause"]
+
+
+def test_ranks_that_were_all_ended_without_a_word_give_no_cause_and_no_culprit():
+    # NCCL's watchdog ends every rank while none of them waits: nothing tells who was first, or that it was the network.
+    ended = [broken(rank, state="running", error=None, waiting="") for rank in range(4)]
+
+    whole = by_id(judge(evidence(ended, exit_code=134, state="FAILED")))["result"]
+
+    assert (whole["verdict"], whole["host"]) == ("fail", "")
+    assert whole["cause"].startswith("every rank was ended without a word: nothing tells which of them was first")
+    assert "network" not in whole["cause"]
 
 
 def test_a_blind_negative_control_makes_the_whole_unknown():
@@ -375,6 +425,7 @@ FIXTURES = (
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timeout, remote=[127.0.1.1]:34567",
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:1022] Connection refused, remote=[10.0.0.12]:3456",
     "RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: Connection timed out",
+    "srun: error: Task launch for StepId=9.0 failed on node node2: Communication connection failure",
     "[E socket.cpp] port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use",
     "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect",
     "[W socket.cpp:456] cannot be retrieved (gai error: -2 - Name or service not known).",

@@ -13,11 +13,13 @@ import rdma_machines
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import gpu, hardware, processors, system, tree
+from pydantic import BaseModel, ValidationError
 
 from provision.judge import base_system, managed, munge, preflight
 from provision.judge import hardware as hardware_judge
 from provision.model.checks import Subject
 from provision.model.facts import HardwareFacts, MachineFacts, RdmaFacts, facts_from
+from provision.model.gpu_facts import read_as
 from provision.model.managed import Managed, Place, Service
 
 READY: dict[str, Any] = {
@@ -58,6 +60,7 @@ READY: dict[str, Any] = {
     },
 }  # fmt: skip
 WANTS: dict[str, Any] = {
+    "cgroup_v1_allowed": False,
     "name": "node1",
     "hosts": [{"address": "10.0.18.1", "names": ["head"]}],
     "disk_space": [{"path": "/", "megabytes": 1000, "purpose": "logs"}],
@@ -101,6 +104,33 @@ def changed(answer: dict[str, Any], path: tuple[Any, ...], value: object) -> dic
         at = at[step]
     at[path[-1]] = value
     return answer
+
+
+class Lazy(dict[str, Any]):
+    """A container as Ansible hands it over: its parts are made when Python asks for them, and are not in it before."""
+
+    def __init__(self, made: dict[str, Any]) -> None:
+        super().__init__(dict.fromkeys(made))
+        self.made = made
+
+    def items(self) -> Any:
+        return [(key, Lazy(value) if isinstance(value, dict) else value) for key, value in self.made.items()]
+
+
+class _Inner(BaseModel):
+    name: str
+
+
+class _Outer(BaseModel):
+    inner: _Inner
+
+
+def test_whoever_reads_by_a_model_reads_what_ansible_makes_when_it_is_asked_for() -> None:
+    lazy = Lazy({"inner": {"name": "a"}})
+
+    assert read_as(_Outer, lazy) == {"inner": {"name": "a"}}
+    with pytest.raises(ValidationError):
+        _Outer.model_validate(lazy)  # which reads around it
 
 
 def test_what_this_computer_answers_has_the_types(tmp_path: Path) -> None:

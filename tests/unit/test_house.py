@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from provision import content
 from provision.inventory import variables
+from provision.judge.manifest import GROUPS
 from provision.model.versions import SLURM_VERSION
 
 #: What roles share: it has defaults and no task, and its specification is the site's.
@@ -232,6 +234,73 @@ def test_every_variable_that_is_read_or_named_in_a_fix_is_specified() -> None:
     }
 
     assert found == {}
+
+
+#: What sites declare of a cluster and its nodes, whatever role reads it.
+_SITES_WORD = re.compile(r"(?<![\w./<-])(?:node|slurm|cluster)_[a-z]\w*\b(?![(./])")
+
+#: Words of that kind that are none of the inventory's: what a script prints, what a kernel's file is called, and what
+#: actions and roles of ours hand on.
+_NO_VARIABLES = {
+    *("node_log", "node_type"),
+    *("cluster_checks", "cluster_check_collect", "cluster_status", "cluster_data", "cluster_image_ddp"),
+    *("cluster_pending", "cluster_passed", "cluster_shared"),
+}
+
+
+def texts_of_python(text: str) -> str:
+    """Return what is read by name, and what a check says of where it comes from and what to do."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        parts: list[ast.AST] = []
+        if isinstance(node, ast.Call):
+            parts += [word.value for word in node.keywords if word.arg in ("fix", "source", "cause", "problem")]
+            parts += node.args[:1] if isinstance(node.func, ast.Attribute) and node.func.attr == "get" else []
+        elif isinstance(node, ast.Subscript):
+            parts.append(node.slice)
+        constants = [one for part in parts for one in ast.walk(part) if isinstance(one, ast.Constant)]
+        found += [str(one.value) for one in constants if isinstance(one.value, str)]
+    return "\n".join(found)
+
+
+def undeclared(path: Path, text: str, names: set[str]) -> list[str]:
+    """Return the words of a file that look like a site's variable, and are neither specified nor in ``names``."""
+    words = set(_SITES_WORD.findall(texts_of_python(text) if path.suffix == ".py" else text))
+    return sorted(words - names - _NO_VARIABLES - variables.options().keys())
+
+
+def test_every_variable_of_a_site_that_is_read_or_named_in_a_fix_is_specified() -> None:
+    product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
+    texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2"}}
+    names = {path.stem for path in texts} | {*GROUPS, *ROLE_IDS}
+    for text in texts.values():
+        names |= set(re.findall(r"^\s*def (\w+)", text, re.MULTILINE))
+        # What one role finds out in a run and another reads is a fact, and nobody's to declare.
+        names |= set(re.findall(r"\bansible_facts\.(\w+)", text))
+
+    found = {
+        str(path.relative_to(content.ROOT)): words
+        for path, text in texts.items()
+        if (words := undeclared(path, text, names))
+    }
+
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.py", 'check("gres", fix="correct node_grez")'),
+        ("x.py", 'SUBJECT.unknown("gres", "no", cause=f"{why}; see node_grez")'),
+        ("x.py", 'hostvars[host].get("node_grez")'),
+        ("x.py", 'hostvars[host]["node_grez"]'),
+        ("x.yml", "when: node_grez is defined"),
+        ("x.j2", "{% if node_grez %}"),
+    ],
+)
+def test_a_variable_of_a_site_that_nobody_specified_is_noticed(name: str, text: str) -> None:
+    assert undeclared(Path(name), text, set()) == ["node_grez"]
+    assert undeclared(Path(name), text.replace("node_grez", "node_gres"), set()) == []
 
 
 def test_a_variable_that_nobody_specified_is_noticed() -> None:

@@ -84,7 +84,7 @@ def test_nonsense_from_a_machine_does_not_pass_the_door(said: dict[str, Any]) ->
         facts_from({"engine": {**GOOD, **said}})
 
 
-WANTS = {"registry": "", "controller": "head", "here": False, "username": "", "password": ""}
+WANTS = {"registry": "", "controller": "head", "here": False, "username": "", "password": "", "away": False}
 
 
 def images_of(told: dict[str, Any] | None, **wants: Any) -> dict[str, Check]:
@@ -177,3 +177,9 @@ def test_without_a_password_at_hand_only_the_user_is_compared() -> None:
 def test_a_registry_that_asks_for_no_login_has_none_to_judge() -> None:
     assert str(images_of({"status": 200})["login"].verdict) == "skip"
     assert str(images_of({"status": 200}, registry=SITE)["login"].verdict) == "skip"
+
+
+def test_a_registry_on_a_controller_that_is_away_is_not_accused() -> None:
+    check = images_of({"status": 0}, away=True)["registry_answers"]
+
+    assert (check.verdict, "head" in check.observed) == ("unknown", True)

@@ -133,7 +133,7 @@ def test_a_job_that_waits_its_turn_is_no_alarm_and_names_whom_it_waits_for() -> 
         (
             "srun: error: Task launch for StepId=5.0 failed on node node1: Communication connection failure",
             "fail",
-            "Slurm accepted the job, and the node did not start it",
+            "the controller could not connect to slurmd: a firewall or a route between them, or slurmd ended",
         ),
         (
             "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
@@ -230,6 +230,14 @@ def test_nothing_is_submitted_where_slurmd_is_stopped_although_slurmctld_has_not
 
     assert planned([node()], node1=paused).refused["node1"].why == "slurmd is paused"
     assert planned([node()], node1=machine()).words
+
+
+def test_nothing_is_submitted_to_a_node_that_slurmctld_does_not_answer() -> None:
+    """With another munge key on the controller, Slurm calls its nodes IDLE for minutes, and loses them by a job."""
+    away = machine(ping=coded("Slurmctld(primary) at head is DOWN", 1))
+
+    assert planned([node()], node1=away).refused["node1"].why.startswith("slurmctld does not answer the node")
+    assert planned([node()], node1=machine()).refused == {}
 
 
 def test_a_controller_that_is_away_refuses_all() -> None:

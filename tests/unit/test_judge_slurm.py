@@ -136,7 +136,16 @@ def test_a_node_that_cannot_reach_slurmctld_is_told_apart_from_one_that_cannot_b
 
     check = state(own=away, state=["DOWN"], reason="Not responding", reach="node1 10.0.0.11 open")
 
-    assert check.cause == "the node cannot connect to slurmctld: Not responding"
+    assert check.verdict == "unknown"
+    assert check.cause.startswith("slurmctld does not answer the node: another munge key, or a firewall")
+
+
+def test_a_drained_node_is_out_whatever_else_keeps_slurmctld_from_it() -> None:
+    away = machine(ping=coded("Slurmctld(primary) at head is DOWN", 1))
+
+    check = state(own=away, state=["DOWN", "DRAIN"], reason="bad fan", reach="node1 10.0.0.11 open")
+
+    assert check.verdict == "fail"
 
 
 def test_only_nodes_that_are_not_heard_are_looked_for() -> None:

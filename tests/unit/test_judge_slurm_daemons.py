@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -54,6 +55,23 @@ def test_a_daemon_that_does_not_simply_run_from_the_built_image_fails(own: str, 
     check = judged(own)["daemons"]
 
     assert (check.verdict, check.observed) == ("fail", observed)
+
+
+@pytest.mark.parametrize(
+    ("own", "slurmctld"),
+    [
+        ("", joined({"unasked": "munged did not answer on the controller"})),
+        ("munge: Error: Failed to access socket", joined({"nodes": coded("Munge encode failed", 1)})),
+    ],
+)
+def test_a_slurmctld_that_cannot_be_asked_because_of_munge_is_not_accused(own: str, slurmctld: str) -> None:
+    """Of the controller, which munge's own check accuses."""
+    head = joined(
+        {"containers": json.dumps([container("slurmctld")]), "engine": "", "munge": coded(own, 1 if own else 124)}
+    )
+    check = judged(head, slurmctld, host="head", daemons=("slurmctld",))["answers"]
+
+    assert (check.verdict, "munge" in check.cause) == ("unknown", True), check
 
 
 def test_a_container_that_was_restarted_long_ago_passes() -> None:

@@ -201,7 +201,8 @@ def test_machines_with_and_without_adapters_give_all_checks_of_rdma(tmp_path: Pa
     found = rdma_machines.found(tmp_path)
     ofed = {"kind": "none", "version": "", "fingerprints": []}
     settings = {"wanted": wanted, "declared": {}, "memlock": "unlimited", "simulated": [], "ofed": ofed}
-    steps = ({}, {"node1": [{"peer": "node2"}]})
+    step = {"peer": "node2", "serves": False, "bandwidth": True, "rails": [{"device": "mlx5_0"}]}
+    steps: Sequence[dict[str, Any]] = ({}, {"node1": [step]})
     plans = [{"steps": one, "unused": {}, "pairs": ""} for one in steps]
     measured = {"simulated": False, "share": 0.8}
 

@@ -42,6 +42,29 @@ def fake_docker(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
 
 
+def test_what_lies_in_the_current_directory_is_not_run_as_root(tmp_path: Path) -> None:
+    commands = [
+        [str(word) for word in argv]
+        for path in (content.ROOT / "roles").glob("*/tasks/*.yml")
+        for task in yaml.safe_load(path.read_text(encoding="utf-8"))
+        if isinstance(task.get("ansible.builtin.command"), dict)
+        and isinstance(argv := task["ansible.builtin.command"].get("argv"), list)
+        and "-m" in argv
+    ]
+    planted = tmp_path / "provision/lab/computer.py"
+    planted.parent.mkdir(parents=True)
+    for package in (planted, planted.parent / "__init__.py", planted.parents[1] / "__init__.py"):
+        package.write_text(f"open({str(tmp_path / 'owned')!r}, 'w')\n")
+    words = [[sys.executable, *command[1:]] for command in commands if "provision.lab.computer" in command]
+
+    assert len(words) == 1
+    subprocess.run(words[0], cwd=tmp_path, capture_output=True, check=False)
+
+    assert not (tmp_path / "owned").exists()
+    for command in commands:
+        assert "-P" in command[: command.index("-m")], command
+
+
 @pytest.mark.parametrize("name", ["", "Lab", "1lab", "a b", "a/b", "a_b", "../x", "x" * 21, "lab\n", "läb"])
 def test_a_name_that_docker_or_slurm_would_refuse_is_refused(name: str) -> None:
     with pytest.raises(ClusterctlError) as refused:

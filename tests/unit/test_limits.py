@@ -33,6 +33,20 @@ KEYWORDS = {
 }
 
 
+#: Numbers of this kind that no slow machine makes wrong.
+NOT_BY_SPEED = {
+    "base_system_clock_warn_seconds": "a difference between clocks",
+    "base_system_clock_fail_seconds": "a difference between clocks",
+    "cluster_clock_warn_seconds": "a difference between clocks",
+    "cluster_clock_fail_seconds": "a difference between clocks",
+    "preflight_clock_warn_seconds": "a difference between clocks",
+    "preflight_clock_fail_seconds": "a difference between clocks",
+    "lab_machines_start_timeout": "it knows which machines are emulated",
+    "nvidia_driver_drain_timeout": "users' jobs end when they end",
+    "rdma_userspace_bandwidth_seconds": "a measurement's length, not a wait",
+}
+
+
 class Clock:
     """A clock that a test turns."""
 
@@ -66,6 +80,19 @@ def test_emulated_machines_have_more_time_but_not_for_ever() -> None:
     assert seconds_for("verify", 3, factor=5) == 5 * seconds_for("verify", 3)
     assert seconds_for("verify", 3, factor=10**9) == 100 * seconds_for("verify", 3)
     assert seconds_for("verify", 3, factor=-1) == seconds_for("verify", 3)
+
+
+def test_every_limit_that_slow_machines_could_reach_reads_the_time_factor() -> None:
+    limits = {
+        name: str(value)
+        for path in content.ROOT.glob("roles/*/defaults/main.yml")
+        for name, value in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).items()
+        if re.search(r"_(timeout|seconds|limit|wait)$", name)
+    }
+    fixed = {name for name, value in limits.items() if not re.search(r"\d+ \* cluster_time_factor \|", value)}
+
+    assert len(limits) > 20
+    assert fixed == NOT_BY_SPEED.keys()
 
 
 def test_every_stage_has_a_limit() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import stat
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -328,44 +326,6 @@ def test_an_id_that_is_not_in_the_table_is_older_than_turing_below_its_first(num
     )
 
     assert (found["product"], found["architecture"], found["consumer"]) == ("", architecture, None)
-
-
-def script(folder: Path, text: str) -> list[str]:
-    path = folder / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return [str(path)]
-
-
-def test_a_program_that_does_not_end_is_ended_and_so_are_its_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "SECONDS", 3)
-    begun = time.monotonic()
-
-    code, why = gpu._run(script(tmp_path, f"sleep 600 & echo $! >{tmp_path}/pid; exec sleep 600"))
-
-    assert (code, why) == (None, "did not answer in 3 s")
-    assert time.monotonic() - begun < 30
-    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    ended = False
-    for _ in range(100):
-        try:
-            # Whoever collects the dead may not have come by yet.
-            ended = child.read_text().rsplit(")", 1)[1].split()[0] == "Z"
-        except OSError:
-            ended = True
-        if ended:
-            break
-        time.sleep(0.05)
-    assert ended
-
-
-def test_a_program_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
-    begun = time.monotonic()
-
-    assert gpu._run(script(tmp_path, "exec yes")) == (None, f"printed more than {gpu.BYTES} bytes")
-    assert time.monotonic() - begun < 30
 
 
 LINE = "00000000:9D:00.0, NVIDIA H100 80GB HBM3, 580.95.05\n"

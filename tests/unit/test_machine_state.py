@@ -22,7 +22,8 @@ def test_paths_are_told_by_kind_mode_owner_and_content(tmp_path: Path) -> None:
     (tmp_path / "etc/link").symlink_to("a.conf")
     os.mkfifo(tmp_path / "etc/pipe")
 
-    found = state.paths(tmp_path, ["/etc", "/etc/a.conf", "/etc/link", "/etc/pipe", "/etc/none"])
+    asked = ["/etc", "/etc/a.conf", "/etc/link", "/etc/pipe", "/etc/none"]
+    found = state.paths(tmp_path, asked, contents=asked)
 
     assert [found[path]["kind"] for path in found] == ["directory", "file", "link", "other", "absent"]
     assert found["/etc"]["mode"] == "0750"

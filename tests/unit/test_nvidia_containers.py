@@ -12,6 +12,7 @@ import pytest
 from provision import content
 from provision.judge import gpu_containers
 from provision.model.gres import gpus
+from provision.model.text import sections
 
 SPEC = (Path(__file__).parent / "fixtures" / "nvidia_containers" / "two_a40.cdi").read_text()
 PACKAGES = [
@@ -256,3 +257,10 @@ def test_a_toolkit_that_fails_leaves_the_last_description_alone(machine: Machine
 
     assert done.returncode != 0
     assert (machine.folder / "var/run/cdi/nvidia.yaml").read_text() == "kind: nvidia.com/gpu\n"
+
+
+def test_an_answer_is_read_to_its_limit_and_its_first_word_stands() -> None:
+    text = "== engine\nfirst\n== engine\nsecond\n== order\nlate\n"
+
+    assert sections(text) == {"engine": "first\n", "order": "late\n"}
+    assert sections(text, 15) == {"engine": "first"}

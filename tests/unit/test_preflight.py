@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
     "lock_timeout": 120,
     "clock_warn_seconds": 5,
     "clock_fail_seconds": 30,
+    "cgroup_v1_allowed": False,
     "memlock": "unlimited",
     "service_memlock": "unlimited",
     "time_service": "chrony",
@@ -113,7 +114,7 @@ def test_one_address_is_the_same_however_it_is_written() -> None:
         ("own_name", {"addresses": {"node1": ["127.0.1.1"]}}, "warn", "127.0.1.1"),
         ("own_name", {"addresses": {}}, "warn", "no address"),
         ("foreign_slurm", {"slurm_daemons": ["slurmd (pid 7)"]}, "fail", "slurmd (pid 7)"),
-        ("cgroup", {"hardware": {"cgroup_version": 1}}, "warn", "v1"),
+        ("cgroup", {"hardware": {"cgroup_version": 1}}, "fail", "v1"),
         ("packages", {"packages_interrupted": ["libc6"]}, "warn", "libc6"),
     ],
 )
@@ -123,6 +124,16 @@ def test_what_is_wrong_is_named(name: str, changes: dict[str, Any], verdict: str
     assert check["verdict"] == verdict
     assert words in check["observed"]
     assert bool(check["fix"]) == (verdict != "pass")
+
+
+def test_cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in() -> None:
+    old = {"hardware": {"cgroup_version": 1}}
+    refused = before("cgroup", **old)
+
+    assert "slurm_conf_cgroup_v1_allowed=true under [all:vars]" in refused["fix"]
+    assert "no job on any of them is confined" in refused["cause"]
+    assert before("cgroup", {"cgroup_v1_allowed": True}, **old)["verdict"] == "warn"
+    assert before("cgroup", {"cgroup_v1_allowed": True})["verdict"] == "pass"
 
 
 def test_a_busy_package_manager_is_named_with_its_process() -> None:

@@ -70,6 +70,21 @@ def test_rails_are_the_active_ports_in_the_order_in_which_people_count() -> None
     assert rails_of(found, ["mlx5_10"]) == rails_of(found, ["mlx5_10:1"]) == [Rail("mlx5_2", 1, 400.0)]
 
 
+@pytest.mark.parametrize(
+    "devices",
+    [[ONE] * 5_000, [{**ONE, "ports": ONE["ports"] * 5_000}], [{**ONE, "name": f"mlx5_{n}"} for n in range(5_000)]],
+    ids=["one device many times", "one port many times", "many devices"],
+)
+def test_a_machine_that_claims_rails_without_end_costs_the_others_no_time(devices: list[dict[str, Any]]) -> None:
+    found = {"node1": {"devices": [ONE]}, "node2": {"devices": devices}, "node3": {"devices": devices}}
+    settings = {"all_pairs": 16, "sampled": 3, "seed": 0, "timeout": 30, "begin": 60}
+
+    made = plan(found, {name: name for name in found}, settings)
+
+    assert {len(step["rails"]) for steps in made["steps"].values() for step in steps if step["peer"] == "node1"} == {1}
+    assert made["limit"] < 4 * 3600
+
+
 def test_rails_meet_by_name_and_otherwise_by_place() -> None:
     zero, one, other = Rail("mlx5_0", 1), Rail("mlx5_1", 1), Rail("rocep1s0", 1)
 

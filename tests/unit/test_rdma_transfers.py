@@ -13,7 +13,9 @@ import yaml
 from machines import plugin
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
+from provision.judge import rdma_transfers
 from provision.judge.rdma_transfers import SUBJECT, Seen
+from provision.judge.rdma_transfers import checks as of_module
 from provision.judge.rdma_transfers import judged as checks
 from provision.model.checks import Check
 from provision.rdma.perftest import carried, gigabits
@@ -170,6 +172,68 @@ def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> Non
         door.close()
 
 
+#: What another machine may say, once it has been let in.
+SAID = [
+    *(b"[1]\n", b"[" * 4000 + b"\n", b"x" * 5000, b"\xff\n", b'{"next": {}}\n'),
+    *(b'{"next": "0"}\n', b'{"next": -1}\n', b'{"next": 99}\n'),
+]
+
+
+@pytest.mark.parametrize("said", SAID, ids=range(len(SAID)))
+@pytest.mark.parametrize("me", ["node1", "node2"])
+def test_a_machine_that_says_anything_spoils_its_own_step_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, said: bytes, me: str
+) -> None:
+    tools(tmp_path, monkeypatch)
+    other = {"node1": "node2", "node2": "node1"}[me]
+    steps = schedule(rails("node1", "node2"), HOSTS)[me]
+    results: list[dict[str, Any]] = []
+    honest = agent.Agent(settings(port, me, steps, patience=2))
+    thread = threading.Thread(target=lambda: results.extend(honest.run()))
+    with socket.create_server((HOSTS[other], port)) as server:
+        thread.start()
+        if steps[0]["serves"]:
+            line = agent.Line(socket.create_connection((HOSTS[me], port), 5))
+            line.send(token="secret", name=other, round=0)
+        else:
+            line = agent.Line(server.accept()[0])
+        line.connection.sendall(said)
+        line.connection.shutdown(socket.SHUT_WR)
+        thread.join(30)
+        line.close()
+
+    assert not thread.is_alive()
+    assert {(one["peer"], bool(one["problem"])) for one in results} == {(other, True)}
+
+
+@pytest.mark.parametrize("address", [None, "", "-v", "10.0.0.1; id", ["10.0.0.1"], {"a": 1}])
+def test_an_address_that_another_machine_names_is_one(address: Any) -> None:
+    assert agent.address_in({"address": "10.99.0.2"}) == "10.99.0.2"
+    with pytest.raises(agent.GoneError):
+        agent.address_in({"address": address})
+
+
+def test_a_machine_that_asks_for_the_same_transfer_again_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    tools(tmp_path, monkeypatch, fail="ibv_rc_pingpong")
+    steps = schedule(rails("node1", "node2"), HOSTS)
+    server, _ = sorted(steps, key=lambda name: not steps[name][0]["serves"])
+    honest = agent.Agent(settings(port, server, steps[server]))
+    thread = threading.Thread(target=honest.run)
+    thread.start()
+    line = agent.Line(socket.create_connection((HOSTS[server], port), 5))
+    line.send(token="secret", name=steps[server][0]["peer"], round=0)
+    for _ in range(2):
+        line.send(next=0)
+        answer = line.connection.recv(4096)
+    thread.join(20)
+
+    assert not thread.is_alive()
+    assert answer == b""
+    assert [one["problem"] for one in honest.results][-1] == "the other machine asks for what is not in the plan"
+
+
 def test_nothing_is_left_behind_when_the_other_side_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
@@ -308,11 +372,106 @@ def test_memory_of_gpus_is_said_not_to_be_proven() -> None:
     assert "not proven" in told[0].observed
 
 
+FINE = {"peer": "node1", "test": "write", "device": "mlx5_0", "port": 1, "rc": 0, "output": "", "moved": {}}
+ANSWERS: list[Any] = [
+    *(1, "x", {"a": 1}, [1], [[]], [{}], [None], [{**FINE, "peer": {"a": 1}}], [{**FINE, "port": "1"}]),
+    *([{**FINE, "moved": {"symbol_error": "9"}}], [{**FINE, "moved": [1]}], [{**FINE, "rc": "0"}]),
+    *([{**FINE, "output": 7}], [{**FINE, "test": None}], [{**FINE, "moved": {"port_xmit_data": 10**400}}]),
+]
+
+
+@pytest.mark.parametrize("results", ANSWERS, ids=range(len(ANSWERS)))
+def test_an_answer_that_is_no_result_is_unknown_of_its_own_machine(results: Any) -> None:
+    found = {
+        "devices": [{"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 4.0}]}]
+    }
+    step = {"peer": "node1", "bandwidth": False, "serves": False, "rails": []}
+    plan = {"steps": {"node2": [step]}, "unused": {}, "pairs": ""}
+
+    told = rdma_transfers.checks({"results": results}, "node2", found, plan, {"simulated": False, "share": 0.8})
+
+    assert {check.id for check in told} == set(SUBJECT.ids)
+    assert told[0].verdict == "unknown"
+    assert not [check for check in told if check.verdict == "pass"]
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 65_536, " " * 65_536, "1 1 " * 16_000, "1 1 1.2.3 4.5.6 7..8\n", "1 " * 30_000]
+)
+def test_whatever_a_tool_prints_is_read_at_once(text: str) -> None:
+    begun = time.monotonic()
+
+    assert gigabits(text) is None
+    assert time.monotonic() - begun < 2
+
+
 @pytest.mark.parametrize("output", ["", "garbled", " 65536  1000  380.0  380.0  0.7  17\n", " 65536 1000 12.0 Gb/s\n"])
 def test_a_rate_that_cannot_be_read_is_no_pass(output: str) -> None:
     found = {check.id: check for check in judged([result("write", output=output)], ["node1"], HARDWARE)}
 
     assert found["rdma.write_bandwidth"].verdict == "unknown"
+
+
+ROW = " 65536  1000  380.0  380.0  0.7\n"
+
+
+def of_plan(results: object, *, bandwidth: bool = True, serves: bool = False) -> dict[str, Check]:
+    """Judge an answer of node2, of which the plan wants this with node1."""
+    adapter = {"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 400.0}]}
+    rails = [{"device": "mlx5_0", "port": 1, "peer_device": "mlx5_0", "software": False}]
+    step = {"round": 0, "peer": "node1", "address": "::1", "serves": serves, "bandwidth": bandwidth, "rails": rails}
+    plan = {"steps": {"node2": [step]}, "unused": {}, "pairs": ""}
+    found = of_module({"results": results}, "node2", {"devices": [adapter]}, plan, {"simulated": False, "share": 0.8})
+    return {check.id.removeprefix("rdma."): check for check in found}
+
+
+def healthy() -> list[dict[str, Any]]:
+    return [result("pingpong"), *(result(test, output=ROW) for test in ("write", "read"))]
+
+
+def test_what_the_plan_has_measured_passes() -> None:
+    assert {of_plan(healthy())[f"{test}_bandwidth"].verdict for test in ("write", "read")} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [result("pingpong")],
+        [result("pingpong"), result("write", serves=True), result("read", serves=True)],
+        [result("pingpong"), result("write", device="mlx5_9", output=ROW), result("read", device="mlx5_9", output=ROW)],
+    ],
+    ids=["left out", "says that the other side measured", "of another device"],
+)
+def test_a_machine_that_was_to_measure_and_did_not_is_no_pass(results: list[dict[str, Any]]) -> None:
+    found = of_plan(results)
+
+    for test in ("write", "read"):
+        assert found[f"{test}_bandwidth"].verdict == "unknown"
+        assert "mlx5_0 with node1" in found[f"{test}_bandwidth"].observed
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_machine_that_was_not_to_measure_owes_no_rate(serves: bool) -> None:
+    found = of_plan([result("pingpong", serves=serves)], bandwidth=serves, serves=serves)
+
+    assert {found[f"{test}_bandwidth"].verdict for test in ("write", "read")} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        None, 7, "x", {}, {"a": 1}, [None], ["x"], [[]], [{}], [{"test": "write"}], [result("write", peer=None)],
+        [result("write", port="1; reboot")], [result("write", rc="0")], [result("write", moved=[1])],
+        [result("write", moved={"port_xmit_data": "9"})], [result("write", output={"a": 1})], [*healthy(), 5],
+        [result("write", port=True)], [result("write", moved={"port_xmit_data": float("nan")})],
+    ],
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_an_answer_that_is_no_list_of_results_is_unknown_and_stops_no_judgement(results: object) -> None:
+    found = of_plan(results)
+
+    assert sorted(found) == sorted(name.removeprefix("rdma.") for name in SUBJECT.ids)
+    assert found["transfer"].verdict == "unknown"
 
 
 def test_a_side_that_only_served_says_who_measured() -> None:

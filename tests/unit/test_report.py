@@ -17,7 +17,7 @@ from provision.model.checks import Check, Level, Verdict
 from provision.model.text import MAX_TEXT, clean
 from provision.report.checks import show_checks
 from provision.report.documents import error_document, junit, run_document
-from provision.report.summary import Printer, show_changes, show_run
+from provision.report.summary import Printer, show_changes, show_run, verdict_line
 
 PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
 FAIL = Check(
@@ -92,6 +92,23 @@ def test_checks_that_passed_are_counted_and_listed_only_when_asked_for() -> None
     assert "node1" in full
     assert "cgroup v1" in full
     assert "(simulated)" in full
+
+
+def test_the_verdict_counts_what_is_simulated_warned_of_or_left_open_apart_from_what_was_proven() -> None:
+    simulated, warned = replace(PASS, host="node3", simulated=True), replace(PASS, host="node4", verdict=Verdict.WARN)
+    left_open = replace(SKIP, unproven=True)
+
+    found = judged(PASS, simulated, warned, left_open, SKIP)
+
+    assert verdict_line(found, ["gpu"]) == "verdict: pass (1 proven, 1 simulated: gpu, 1 warn, 1 unproven)"
+    assert verdict_line(judged(PASS)) == "verdict: pass (1 proven)"
+    assert verdict_line(judged(PASS, FAIL, UNKNOWN)) == "verdict: fail (1 fail, 1 unknown, 1 proven)"
+
+
+def test_the_verdict_of_a_limited_run_says_that_it_is_none_on_the_rest() -> None:
+    line = verdict_line(judged(PASS, limited=("node1", "node2")))
+
+    assert line == ("verdict: pass (1 proven), limited to node[1-2]: it says nothing about the rest of the cluster")
 
 
 def test_machines_with_the_same_finding_share_a_line() -> None:

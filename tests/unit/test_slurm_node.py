@@ -24,14 +24,17 @@ class Slurm:
 
     def __init__(self, *state: str, reason: str = "", jobs: list[str] | None = None, answers: bool = True) -> None:
         self.state, self.reason, self.jobs, self.answers = list(state), reason, jobs or [], answers
+        self.engine = (0, "[]", "")
         self.updates: list[list[str]] = []
         self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
                                        "container": "slurmctld"}  # fmt: skip
 
-    def run_command(self, command: list[str], handle_exceptions: bool = True) -> tuple[int, str, str]:
+    def run_command(self, command: list[str]) -> tuple[int, str, str]:
+        assert command[0] == "timeout"  # a Docker that hangs is not waited for
+        command = command[3:]
         if command[1] == "container":
-            return 0, "[]", ""
+            return self.engine
         words = command[3:]
         if not self.answers:
             return 1, "", "slurm_load_node error: Unable to contact slurm controller"
@@ -147,3 +150,23 @@ def test_check_mode_changes_nothing() -> None:
     result, _ = slurm_node.drain(slurm_node.Controller(machine), machine.params, True)
 
     assert (result["drained"], machine.updates) == (["node1"], [])
+
+
+@pytest.mark.parametrize(
+    ("engine", "may_be"),
+    [
+        ((0, "[]", ""), True),
+        ((1, "[]", "Error response from daemon: No such container: slurmctld"), False),
+        ((1, "", "Error: No such container: slurmctld"), False),
+        ((127, "", "timeout: failed to run command 'docker': No such file or directory"), False),
+        ((1, "", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."), True),
+        ((124, "", ""), True),
+        ((137, "", ""), True),
+    ],
+    ids=["there", "none", "none (older)", "no docker", "engine is down", "engine hangs", "client hangs"],
+)  # fmt: skip
+def test_only_a_docker_that_says_so_has_no_slurmctld(engine: tuple[int, str, str], may_be: bool) -> None:
+    machine = Slurm("IDLE", answers=False)
+    machine.engine = engine
+
+    assert slurm_node.Controller(machine).is_there() is may_be

@@ -113,5 +113,8 @@ def test_a_runs_connections_end_with_it(sshd: Sshd, tmp_path: Path) -> None:
 def test_connections_are_strict_by_the_configuration_alone() -> None:
     [line] = [line for line in (content.ROOT / "ansible.cfg").read_text().splitlines() if line.startswith("ssh_args")]
 
-    for option in ("StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"):
-        assert f"-o {option}" in line
+    for option in (
+        *("StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
+        *("ClearAllForwardings=yes", "GSSAPIDelegateCredentials=no", "ControlPersist=60s"),
+    ):
+        assert f"-o {option} " in line

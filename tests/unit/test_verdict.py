@@ -64,6 +64,34 @@ def test_the_whole_run_passes_and_says_what_was_proven_and_what_was_simulated() 
     assert exit_code("verify", run(RECORDED, owed=OWED)) is ExitCode.DONE
 
 
+def ended(*words: Verdict) -> RunReport:
+    """Return the report of a whole run that gave a check of each of these verdicts."""
+    report = RunReport(rc=0, began=True, checks=[Check(f"a.{word}", "node1", word) for word in words])
+    report.add(RECORDED[-1])
+    return report
+
+
+@pytest.mark.parametrize(
+    ("words", "whole"),
+    [
+        ([Verdict.PASS, Verdict.UNKNOWN, Verdict.FAIL], Verdict.FAIL),
+        ([Verdict.PASS, Verdict.UNKNOWN], Verdict.UNKNOWN),
+        ([Verdict.PASS, Verdict.WARN, Verdict.SKIP], Verdict.PASS),
+    ],
+    ids=str,
+)
+def test_a_fail_outweighs_an_unknown_and_an_unknown_outweighs_a_pass(words: list[Verdict], whole: Verdict) -> None:
+    assert verdict(ended(*words)).word is whole
+
+
+@pytest.mark.parametrize("words", [[], [Verdict.SKIP]], ids=["no check", "skips alone"])
+def test_nothing_checked_is_not_a_pass(words: list[Verdict]) -> None:
+    found = verdict(ended(*words))
+
+    assert found.word is Verdict.UNKNOWN
+    assert found.why == ("nothing was checked",)
+
+
 @pytest.mark.parametrize("rc", [None, 0, 1, 2, 4, 8, 99, 250, -9], ids=str)
 @pytest.mark.parametrize("owed", [OWED, frozenset()], ids=["manifest", "no manifest"])
 def test_a_run_that_is_cut_after_any_event_never_passes(rc: int | None, owed: frozenset[tuple[str, str]]) -> None:
@@ -76,13 +104,24 @@ def test_a_run_that_is_cut_after_any_event_never_passes(rc: int | None, owed: fr
         assert exit_code("provision", report) is not ExitCode.DONE, end
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_run_that_was_stopped_never_passes_not_even_after_its_last_event(number: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [
+        (signal.SIGINT, 130, "the run was stopped (SIGINT) before its end"),
+        (signal.SIGTERM, 143, "the run was stopped (SIGTERM) before its end"),
+        (signal.SIGALRM, 143, "the run was stopped at its limit of time, before its end"),
+    ],
+)
+def test_a_run_that_was_stopped_never_passes_not_even_after_its_last_event(number: int, code: int, told: str) -> None:
     for end in range(len(RECORDED) + 1):
-        report = run(RECORDED[:end], 99 if end % 2 else None, owed=OWED, stopped_by=number)
+        # Ansible that is stopped at its very end may still end well.
+        for rc in (None, 99, 0) if end == len(RECORDED) else ((None, 99)[end % 2],):
+            report = run(RECORDED[:end], rc, owed=OWED, stopped_by=number)
 
-        assert verdict(report).word is Verdict.UNKNOWN, end
-        assert exit_code("verify", report) == code
+            found = verdict(report)
+            assert found.word is Verdict.UNKNOWN, end
+            assert found.why[0] == told
+            assert exit_code("verify", report) == code
 
 
 @pytest.mark.parametrize("rc", [None, 1, 2, 4, 8, 99, 250, 255, -9], ids=str)

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import run
 from ansible.module_utils.urls import fetch_url
 
 DOCUMENTATION = """
@@ -28,12 +29,12 @@ options:
 """
 
 
-def release(module, directory):
+def release(directory):
     """Return the release that a toolkit's compiler says, nothing where there is none."""
     program = Path(directory, "bin", "nvcc")
     if not os.access(str(program), os.X_OK):
         return ""
-    found = re.search(r"release (\d+\.\d+)", module.run_command([str(program), "--version"])[1])
+    found = re.search(r"release (\d+\.\d+)", run([str(program), "--version"], 60)[1])
     return found.group(1) if found else ""
 
 
@@ -65,7 +66,7 @@ def main():
         supports_check_mode=True,
     )
     directory, version = module.params["directory"], module.params["version"]
-    if release(module, directory) == version:
+    if release(directory) == version:
         module.exit_json(changed=False)
     if module.check_mode:
         module.exit_json(changed=True)
@@ -82,7 +83,7 @@ def main():
         words = ["sh", str(installer), "--silent", "--toolkit", "--override", f"--toolkitpath={directory}"]
         # It unpacks itself into the directory for temporary files.
         code, output, problem = module.run_command([*words, f"--tmpdir={folder}"])
-        if code or release(module, directory) != version:
+        if code or release(directory) != version:
             told = (problem.strip() or output.strip())[-500:]
             module.fail_json(msg=f"the installer left no CUDA {version}: {told}. See /var/log/cuda-installer.log")
     finally:

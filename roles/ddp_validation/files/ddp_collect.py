@@ -29,7 +29,9 @@ ENTRIES = 1_000  # names in a run's directory; 8 ranks leave 18
 DOCUMENT = 4 << 20  # bytes of a record or result; a thousand ranks make a result of one MiB
 SEARCHED = 32 << 20  # bytes of all logs that are searched for NCCL's ways: it tells them when it starts
 #: A connection of a channel over the network, why it is without GPUDirect, and by which mechanism it is with it.
-NCCL = re.compile(r" via NET/|GPU Direct RDMA Disabled|DMA-BUF is available")
+NCCL = re.compile(
+    r" via NET/|GPU Direct RDMA Disabled|DMA-BUF is available|NET/IB\S* : (Using \[0\]|Made virtual device)"
+)
 NCCL_LINES = 10_000  # 8 ranks have some 16 channels in two directions each
 #: Of a step's outcome, what is judged; the rest stays in result.json.
 JUDGED = ("verdict", "observed", "expected", "guilty", "split", "digest")

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
+from pathlib import PurePath
 
 from provision.judge import jobs
 from provision.judge.ddp import checks
 from provision.judge.ddp_evidence import Wants, documents, evidence_from
 from provision.judge.ddp_plan import Job, Plan, divided, plan
 from provision.model.gres import gpus
+from provision.rdma.expected import unused_in
 
 
 def ddp_ranks(hosts, hostvars, without):
@@ -51,7 +54,15 @@ def ddp_runs(planned, said):
     }
 
 
-def ddp_checks(planned, job, hostvars, simulated, directory, required):
+def ddp_release(paths, texts):
+    """Return the digest of the program's modules, as ddp_proof/release.py makes it; a path is ddp_proof/NAME.py."""
+    whole = hashlib.sha256()
+    for name, text in sorted((PurePath(str(path)).stem, str(text)) for path, text in zip(paths, texts, strict=True)):
+        whole.update(f"{name}\0{text}\0".encode())
+    return whole.hexdigest()[:32]
+
+
+def ddp_checks(planned, job, hostvars, simulated, directory, required, release):
     """Return the checks, from the plan and the submission's and collectors' registered results."""
     submitted = [Job(**one) for one in planned["jobs"]]
     left_out = {key: planned[key] for key in ("busy", "apart", "out", "silent")}
@@ -65,7 +76,14 @@ def ddp_checks(planned, job, hostvars, simulated, directory, required):
                 told[number] if number < len(told) else None,
                 complaint,
                 left,
-                Wants(dict(one.ranks), one.gpus, [str(word) for word in simulated], bool(required)),
+                Wants(
+                    dict(one.ranks),
+                    one.gpus,
+                    [str(word) for word in simulated],
+                    bool(required),
+                    {node: unused_in(hostvars[node].get("node_rdma_unused")) for node in one.ranks},
+                    str(release),
+                ),
                 {node: _rdma(hostvars[node]) for node in one.ranks},
                 str(directory),
             )
@@ -97,6 +115,7 @@ class FilterModule:
             "ddp_ranks": ddp_ranks,
             "ddp_expect": ddp_expect,
             "ddp_plan": ddp_plan,
+            "ddp_release": ddp_release,
             "ddp_runs": ddp_runs,
             "ddp_checks": ddp_checks,
         }

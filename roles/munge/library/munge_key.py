@@ -96,7 +96,11 @@ def write(path, key, mode):
 
 def openssl(*words, stdin=None):
     """Run openssl and return what it answers."""
-    done = subprocess.run(["openssl", *words], input=stdin, capture_output=True)
+    try:
+        # What it reads and writes is here; a key is no text, so that the helper for questions is none for it.
+        done = subprocess.run(["openssl", *words], input=stdin, capture_output=True, timeout=60)
+    except subprocess.TimeoutExpired as error:
+        raise KeyProblemError(f"openssl {words[0]} did not end in {error.timeout} s") from error
     if done.returncode:
         raise KeyProblemError(f"openssl {words[0]} failed: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout

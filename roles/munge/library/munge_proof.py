@@ -11,9 +11,9 @@ import hmac
 import pwd
 import re
 import stat
-import subprocess
 from pathlib import Path
 
+from ansible.module_utils import machine_commands
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -34,24 +34,13 @@ SECONDS = 10  # munged answers in milliseconds, or it hangs
 HUNG = f"munged did not answer in {SECONDS} s"
 
 
-def run(argv, stdin=None, user=None):
+def run(argv, stdin="", user=None):
     """Return what a command prints and whether it succeeded."""
     identity = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    try:
-        done = subprocess.run(
-            argv,
-            input=stdin or "",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            **identity,
-        )
-    except subprocess.TimeoutExpired:
-        return HUNG, False
-    except OSError as error:
-        return str(error), False
-    return done.stdout.strip(), done.returncode == 0
+    code, text = machine_commands.run(argv, SECONDS, stdin=stdin, **identity)
+    if code is None:
+        return (f"munged {text}" if text else f"{argv[0]} cannot be run"), False
+    return text.strip(), code == 0
 
 
 def name_of(lookup, number):
@@ -72,7 +61,7 @@ def of_this_machine(path, salt):
     except OSError as error:
         key = {"absent": str(error.strerror)}
     text, made = run(["munge", "--no-input"], user=pwd.getpwnam("nobody"))
-    return {"key": key, "credential": text if made else "", "error": "" if made else text}
+    return {"key": key, "credential": text if made else "", "error": "" if made else text, "hung": text == HUNG}
 
 
 def decode(credential):

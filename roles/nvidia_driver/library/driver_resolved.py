@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import run
 
 DOCUMENTATION = """
 module: driver_resolved
@@ -50,23 +50,10 @@ Dir::Etc::PreferencesParts "{0}/preferences.d";
 """
 
 
-def run(command, seconds, environment=None):
-    """Return exit code and output of a command; a code of None where it cannot be run or does not end."""
-    try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **(environment or {})},
-            timeout=seconds,
-            check=False,
-        )
-    except OSError as problem:
-        return None, str(problem)
-    except subprocess.TimeoutExpired:
-        return None, command[0] + " did not end in " + str(seconds) + " s"
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+def ask(command, seconds, environment=None):
+    """Return exit code and output of a package manager; a code of None, and why, where it gave no answer."""
+    code, text = run(command, seconds, environment={"DEBIAN_FRONTEND": "noninteractive", **(environment or {})})
+    return code, text if code is not None else f"{command[0]} {text or 'is not there'}"
 
 
 def laid_out(directory, places, files, absent, key):
@@ -101,23 +88,25 @@ def with_apt(given):
         Path(directory, "sources.list").write_bytes(source.read_bytes() if source.is_file() else b"")
         Path(directory, "apt.conf.d", "zz-clusterctl").write_text(_APT.format(directory), encoding="utf-8")
         Path(directory, "apt.conf").write_text(f'Dir::Etc::Parts "{directory}/apt.conf.d";\n', encoding="utf-8")
-        code, fetched = run(["apt-get", "--quiet=2", "update"], FETCH, environment)
+        code, fetched = ask(["apt-get", "--quiet=2", "update"], FETCH, environment)
         if code != 0:
             return "", complaint(fetched) or "apt-get update did not work"
     offered = problem = ""
     if given["offered"]:
-        offered = run(["apt-cache", "madison", *given["offered"]], ASK, environment)[1]
+        offered = ask(["apt-cache", "madison", *given["offered"]], ASK, environment)[1]
     if given["install"]:
         words = ["--simulate", "--quiet", "--yes", "--no-install-recommends", "--allow-downgrades"]
         command = ["apt-get", *words, "--allow-change-held-packages", "install", *given["install"]]
-        code, text = run(command, ASK, environment)
+        code, text = ask(command, ASK, environment)
         problem = "" if code == 0 else complaint(text)
     return offered, problem
 
 
 def complaint(text):
     """Return the lines in which apt or dnf says what it cannot do."""
-    wanted = re.compile(r"^(E:|W:|Error|No match|Problem| - | *Depends:| *[\w.+-]+ : )|but it is not|virtual package")
+    wanted = re.compile(
+        r"^(E:|W:|Error|No match| *Problem| +- | *Depends:| *[\w.+-]+ : )|but it is not|virtual package"
+    )
     lines = [" ".join(line.split()) for line in text.splitlines() if wanted.search(line)]
     return "; ".join(lines or [" ".join(text.split())[-500:]])[:2000] if text.strip() else ""
 
@@ -135,13 +124,13 @@ def with_dnf(given):
     offered = problem = ""
     if given["offered"]:
         shown = "%{name} | %{version}-%{release} | %{repoid}"
-        offered = run([*dnf, "--quiet", "repoquery", "--qf", shown + "\n", *given["offered"]], FETCH)[1]
+        offered = ask([*dnf, "--quiet", "repoquery", "--qf", shown + "\n", *given["offered"]], FETCH)[1]
     if given["install"]:
         names = [name.replace("=", "-") for name in given["install"]]
-        if "epel-release" in names and run(["rpm", "--query", "--quiet", "epel-release"], ASK)[0] != 0:
+        if "epel-release" in names and ask(["rpm", "--query", "--quiet", "epel-release"], ASK)[0] != 0:
             # It brings the repository that has dkms, and with it all that is built.
             names = [name for name in names if "dkms" not in name]
-        code, text = run([*dnf, "--assumeno", "install", *names], FETCH)
+        code, text = ask([*dnf, "--assumeno", "install", *names], FETCH)
         # Nobody says yes, which dnf calls an error.
         problem = "" if code == 0 or "Operation aborted" in text else complaint(text) or "dnf ended with " + str(code)
     return offered, problem

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import run
 from ansible.module_utils.rdma_agent import Agent
 
 DOCUMENTATION = """
@@ -55,14 +55,12 @@ def main():
         supports_check_mode=True,
     )
     signal.signal(signal.SIGTERM, stopped)
-    help_text = subprocess.run(
-        ["sh", "-c", "ib_write_bw --help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=10, check=False
-    )
+    _, help_text = run(["ib_write_bw", "--help"], 10)
     try:
         results = [] if module.check_mode else Agent(module.params).run()
     except OSError as error:
         module.fail_json(msg=f"{module.params['address']} port {module.params['port']}: {error}")
-    module.exit_json(changed=False, results=results, cuda=b"use_cuda" in help_text.stdout)
+    module.exit_json(changed=False, results=results, cuda="use_cuda" in help_text)
 
 
 if __name__ == "__main__":

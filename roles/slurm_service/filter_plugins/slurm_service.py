@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from provision.judge import gpus, job_plan, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
+from provision.model.text import sections
 
 
 def wanted(wants):
@@ -39,7 +40,7 @@ def slurm_unheard(controller, scope):
 
 def slurm_settled(controller, scope):
     """Tell whether the nodes' states are worth judging."""
-    said = slurm_answers.sections(str(controller)).get("nodes", "")
+    said = sections(str(controller)).get("nodes", "")
     return slurm_answers.settled(said, [str(name) for name in scope])
 
 

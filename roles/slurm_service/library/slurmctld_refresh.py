@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: slurmctld_refresh
@@ -110,7 +111,7 @@ class Slurmctld:
         """Run a client command, which reads ``conf``, and return its exit code and output."""
         command = ["docker", "exec", "--interactive", "--env", "SLURM_TIME_FORMAT=%s", self.container, "sh", "-c", ASK]
         code, output, problem = self.module.run_command(
-            ["timeout", "--kill-after=5", str(limit), *command, "sh", *words], data=conf or self.confs[0]
+            bounded([*command, "sh", *words], limit), data=conf or self.confs[0]
         )
         return code, output if code == 0 else problem
 
@@ -154,14 +155,14 @@ class Slurmctld:
     def log(self, since):
         """Return what it has logged since a point in time."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
-        command = ["timeout", str(ASK_LIMIT), "docker", "logs", "--since", stamp, "--tail", "200", self.container]
-        _, output, problem = self.module.run_command(command)
+        command = ["docker", "logs", "--since", stamp, "--tail", "200", self.container]
+        _, output, problem = self.module.run_command(bounded(command, ASK_LIMIT))
         return output + problem
 
     def restarts(self):
         """Return how often the engine has started it again after it had ended by itself."""
-        command = ["timeout", str(ASK_LIMIT), "docker", "inspect", "--format", "{{.RestartCount}}", self.container]
-        output = self.module.run_command(command)[1].strip()
+        command = ["docker", "inspect", "--format", "{{.RestartCount}}", self.container]
+        output = self.module.run_command(bounded(command, ASK_LIMIT))[1].strip()
         return int(output) if output.isdecimal() else 0
 
 

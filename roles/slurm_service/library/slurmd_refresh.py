@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: slurmd_refresh
@@ -37,6 +38,9 @@ options:
 AT_REGISTRATION = re.compile(
     r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
 )
+
+#: Seconds that an answer of Docker, or of Slurm through it, may take.
+ANSWER = 60
 
 
 def to_resume(node):
@@ -73,16 +77,22 @@ def main():
         supports_check_mode=True,
     )
     expected, cache = module.params["expected"], module.params["cache"]
-    scontrol = ["docker", "exec", module.params["container"], "scontrol"]
+    container = module.params["container"]
+
+    def docker(*words):
+        """Run Docker's command, and return code, output and problem."""
+        return module.run_command(bounded(["docker", *words], ANSWER))
+
+    def scontrol(*words):
+        """Run scontrol in slurmd's container, and return code, output and problem."""
+        return docker("exec", container, "scontrol", *words)
 
     def hang_up():
         """Send SIGHUP to the container's first process; return what was wrong, or nothing."""
-        code, told, problem = module.run_command(
-            ["timeout", "60", "docker", "inspect", "--format", "{{.State.Pid}}", module.params["container"]]
-        )
+        code, told, problem = docker("inspect", "--format", "{{.State.Pid}}", container)
         pid = int(told) if code == 0 and told.strip().isdecimal() else 0
         if pid < 2:
-            return problem or f"{module.params['container']} does not run"
+            return problem or f"{container} does not run"
         try:
             os.kill(pid, signal.SIGHUP)
         except OSError as error:
@@ -102,7 +112,7 @@ def main():
         """Tell whether the node waits for nothing but this; a registration may be on its way."""
         end = time.monotonic() + seconds
         while True:
-            _, told, _ = module.run_command([*scontrol, "show", "node", module.params["node"], "--json"])
+            _, told, _ = scontrol("show", "node", module.params["node"], "--json")
             try:
                 answer = to_resume(json.loads(told)["nodes"][0])
             except (ValueError, LookupError):
@@ -116,13 +126,11 @@ def main():
         problem = hang_up()
         if problem or not settled(module.params["wait"]):
             wrong = ", ".join(differing(module, expected, cache))
-            logs = module.run_command(["docker", "logs", "--tail", "5", module.params["container"]])
+            logs = docker("logs", "--tail", "5", container)
             module.fail_json(msg=f"slurmd did not fetch {wrong}: {problem.strip()} {logs[1].strip()} {logs[2].strip()}")
     resume = resumable(0 if module.check_mode else 10)
     if resume and not module.check_mode:
-        code, _, problem = module.run_command(
-            [*scontrol, "update", f"NodeName={module.params['node']}", "State=RESUME"]
-        )
+        code, _, problem = scontrol("update", f"NodeName={module.params['node']}", "State=RESUME")
         if code:
             module.fail_json(msg=f"Slurm did not resume {module.params['node']}: {problem.strip()}")
     module.exit_json(changed=refresh or resume, refreshed=refresh, resumed=resume)

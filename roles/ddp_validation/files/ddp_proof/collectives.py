@@ -4,18 +4,14 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from ddp_proof.job import Job, Outcome, alone, outcome
-
-# How gloo says that it lacks an operation. NCCL lacks none, so its "not supported" always is a fault.
-LACKING = re.compile(r"(Backend gloo|ProcessGroupGloo) does not support \w+")
+from ddp_proof.suspects import explain, lacking
 
 
 def pattern(rank: int, count: int, dtype: torch.dtype, job: Job) -> torch.Tensor:
@@ -107,20 +103,6 @@ COLLECTIVES: dict[str, Callable[[Job, int, torch.dtype], tuple[torch.Tensor, tor
 }
 
 
-def explain(seen: Sequence[Sequence[int]]) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the ranks that explain wrong transfers, and the pairs that none of these explains.
-
-    ``seen`` are, for each rank, the ranks whose numbers arrive wrong at it. A bad sender is wrong at most of the
-    others, a bad receiver has most of the others wrong; where there are two ranks, one cannot be told from the other.
-    """
-    world = len(seen)
-    pairs = [(source, target) for target, sources in enumerate(seen) for source in sources]
-    sent, received = Counter(source for source, _ in pairs), Counter(target for _, target in pairs)
-    most = (world - 1) / 2
-    bad = [rank for rank in range(world) if world > 2 and (sent[rank] > most or received[rank] > most)]
-    return bad, [(source, target) for source, target in pairs if source not in bad and target not in bad]
-
-
 def search(job: Job, count: int, dtype: torch.dtype) -> tuple[list[int], list[tuple[int, int]]]:
     """Let each rank broadcast its contribution alone; return as :func:`explain` does."""
     wrong = []
@@ -165,7 +147,7 @@ def collectives(job: Job) -> Outcome:
                         got, expected = collective(job, count, dtype)
                     except (NotImplementedError, RuntimeError) as error:
                         # Gloo may lack an operation, on all ranks alike; it says so before it sends anything.
-                        if job.device.type == "cuda" or not LACKING.match(str(error)):
+                        if job.device.type == "cuda" or not lacking(str(error)):
                             raise
                         missing.append(f"{name} {dtype}")
                         break

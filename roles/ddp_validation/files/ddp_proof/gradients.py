@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddp_proof.job import Job, Outcome, alone, differing, fingerprint, outcome
 from ddp_proof.model import Transformer, ddp, gradients_of, loss_of, own_batch
+from ddp_proof.suspects import largest, outstanding
 
 
 def broadcast(job: Job) -> Outcome:
@@ -103,8 +104,7 @@ def gradients(job: Job) -> Outcome:
         overlap, own = overlap + float((error * mine).sum()), own + float(mine.square().sum())
         wrong, right = wrong + float(error.square().sum()), right + float(mean.square().sum())
     total = math.sqrt(wrong / max(1e-60, right))
-    # Not a number is the largest error of all; max() alone would overlook it.
-    worst = max(errors, key=lambda name: math.inf if math.isnan(errors[name]) else errors[name])
+    worst = largest(errors)
     said = f"largest relative error {errors[worst]:.1e}, in {worst}"
     figures = {"relative_error": errors[worst], "parameter": worst}
     if not all(map(math.isfinite, errors.values())):
@@ -124,15 +124,10 @@ def share_of(job: Job, parameter: str, alignment: float) -> dict[str, Any]:
     ``alignment`` is that of this rank's gradient with the error, 1 where the error is nothing else.
     """
     shares = job.gather("whose gradient is wrong", alignment)
-    suspect = shares.index(max(shares))
-    if shares[suspect] > 0.95 and all(
-        share < shares[suspect] - 0.02 for rank, share in enumerate(shares) if rank != suspect
-    ):
-        return {
-            "guilty": [
-                job.guilty(suspect, f"its share of the mean is wrong (alignment {shares[suspect]:.2f})", parameter)
-            ]
-        }
+    suspect = outstanding(shares)
+    if suspect is not None:
+        told = f"its share of the mean is wrong (alignment {shares[suspect]:.2f})"
+        return {"guilty": [job.guilty(suspect, told, parameter)]}
     return {"split": "no single rank's share explains the error"}
 
 

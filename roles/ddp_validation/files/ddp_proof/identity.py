@@ -12,7 +12,9 @@ from collections import Counter
 
 import torch
 
-from ddp_proof.job import Job, Outcome, odd_ones, outcome
+from ddp_proof.job import Job, Outcome, outcome
+from ddp_proof.release import own
+from ddp_proof.suspects import odd_ones
 
 # Settings that are left over from debugging more often than wanted: they switch the fast paths off.
 LEFTOVERS = ("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_GDR_DISABLE")
@@ -57,6 +59,7 @@ def identity(job: Job) -> Outcome:
     }
     nccl = ".".join(map(str, torch.cuda.nccl.version())) if job.device.type == "cuda" else "none"
     versions = {"python": platform.python_version(), "torch": torch.__version__, "nccl": nccl, "image": job.args.image}
+    versions["program"] = own()
     if job.sabotaged("odd_version"):
         versions["torch"] += "+other"
     me = {

@@ -8,8 +8,7 @@ import argparse
 import ctypes
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddp_proof.record import Record
+from ddp_proof.suspects import odd_ones
 
 Outcome = dict[str, Any]
 
@@ -83,19 +83,6 @@ def outcome(verdict: str, observed: str, expected: str, **more: object) -> Outco
 def alone(expected: str, **more: object) -> Outcome:
     """Return the outcome of a step that compares ranks, in a job of one rank."""
     return outcome("skip", "one rank alone: there is nothing to compare", expected, **more)
-
-
-def odd_ones(values: Sequence[Hashable]) -> tuple[list[int], bool]:
-    """Return the positions that differ from the most common value, and whether there is none such.
-
-    In a tie all positions are returned: two values that are equally common do not tell which of them is right.
-    """
-    common = Counter(values).most_common(2)
-    if len(common) < 2:
-        return [], False
-    if common[0][1] == common[1][1]:
-        return list(range(len(values))), True
-    return [position for position, value in enumerate(values) if value != common[0][0]], False
 
 
 def fingerprint(tensor: torch.Tensor) -> str:

@@ -27,6 +27,7 @@ from ddp_proof.job import Job, Outcome, outcome
 from ddp_proof.measures import learning, speed
 from ddp_proof.record import Record, write_json
 from ddp_proof.reference import reference
+from ddp_proof.release import own
 from ddp_proof.training import parameters
 
 STEPS: dict[str, Callable[[Job], Outcome]] = {
@@ -149,6 +150,7 @@ def prove(job: Job) -> int:
         "device": job.device.type,
         "simulated": job.simulated,
         "sabotage": job.sabotage,
+        "program": own(),
         "verdict": verdict,
         "steps": job.steps,
         "started": started,

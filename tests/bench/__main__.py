@@ -1,0 +1,83 @@
+"""Speed, as ratios: both sides of each comparison are measured in this one run, in turn.
+
+Run by ``make bench``. The parts that need a cluster use the inventory given (a provisioned, converged one); without it
+they are left out and said so. Made-up machines are made here (bench.fleet). Processor seconds are the control node's
+(bench.processor says what is counted); ratios are of processor seconds, because others may use the same processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import commands, fleet, roads, table
+from bench.processor import Cost
+
+
+def made_up(counts: list[int]) -> tuple[dict[str, dict[int, Cost]], list[str]]:
+    """Return what each road costs, and what could not be measured and why.
+
+    All are measured with the two smallest numbers of machines, the one that is ours with all.
+    """
+    failed: list[str] = []
+    measured: dict[str, dict[int, Cost]] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch, fleet.running(Path(scratch)) as machines:
+        for module, answer in roads.recorded("ping", "setup", "machine_facts").items():
+            machines.answer(module, answer)
+
+        def note(name: str, way: Any, road: roads.Road, numbers: list[int]) -> None:
+            for count in numbers:
+                print(f"... {name}, {count} machines", file=sys.stderr, flush=True)
+                try:
+                    measured.setdefault(name, {})[count] = way(machines, road, count)
+                except SystemExit as error:  # minutes of other figures are not thrown away for one
+                    failed.append(f"{name.strip()}, {count} machines: {error}")
+
+        for road in (*roads.PARTS, *roads.CHOICES, roads.NAIVE):
+            note(road.name, roads.plain, road, counts[:2])
+        note(roads.JUDGING.name, roads.plain, roads.JUDGING, counts)
+        note("  the same through clusterctl", roads.ours, roads.JUDGING, counts)
+    return {name: costs for name, costs in measured.items() if costs}, failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--inventory", type=Path, help="a converged cluster, for example the lab's")
+    parser.add_argument("--runs", type=int, default=3, help="of which the median is taken (default: 3)")
+    parser.add_argument("--nodes", type=int, default=10_000, help="in the large inventory (default: 10000)")
+    parser.add_argument("--machines", type=int, nargs="*", default=[3, 50, 200], help="made up (default: 3 50 200)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    arguments = parser.parse_args()
+    figures: dict[str, dict[str, Any]] = {}
+    failed: list[str] = []
+    if arguments.runs:
+        figures["start-up"] = commands.start_up(arguments.runs)
+        figures["large inventory"] = commands.ten_thousand(arguments.runs, arguments.nodes)
+    if arguments.machines:
+        figures["made-up machines"], failed = made_up(sorted(arguments.machines))
+    if arguments.inventory:
+        figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
+    if arguments.json:
+        print(json.dumps(table.plain(figures), indent=2))
+    else:
+        show(figures, arguments.inventory)
+    if failed:
+        sys.exit("\nnot measured:\n" + "\n".join(failed))
+
+
+def show(figures: Mapping[str, Mapping[str, Any]], inventory: Path | None) -> None:
+    """Print figures for people."""
+    for title, rows in figures.items():
+        made = title == "made-up machines"
+        print(f"{title}\n{table.roads(rows, roads.JUDGING.name) if made else table.figures(rows)}\n")
+    if not inventory:
+        print("nothing to do\nnot measured: give --inventory of a converged cluster (make bench does, for a lab)")
+
+
+if __name__ == "__main__":
+    main()

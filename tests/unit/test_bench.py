@@ -1,0 +1,105 @@
+"""The bench: what of a command's cost is counted, and how figures are compared. Speed itself is nobody's to assert."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+from bench import fleet, table
+from bench.processor import Cost, measure, median, total
+
+#: Uses a third of a second of processor.
+BUSY = "import time\nwhile time.process_time() < 0.35: pass"
+
+
+def cost(processor: float, wall: float = 1.0) -> Cost:
+    return Cost(processor / 2, processor / 2, wall)
+
+
+def usage(user: float, system: float) -> resource.struct_rusage:
+    return resource.struct_rusage((user, system, *([0] * 14)))
+
+
+def test_user_and_system_time_of_every_process_count() -> None:
+    summed = total([usage(1.0, 0.25), usage(0.5, 0.25)], wall=3.0)
+    assert summed.processor == 2.0
+    assert summed.as_dict() == {"processor": 2.0, "system": 0.5, "wall": 3.0}
+
+
+def test_a_process_that_nobody_waited_for_is_counted_and_ended(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    # Long enough busy that it outlives its parent by far, and then idle, as the master of a connection is.
+    idle = f"{BUSY}\nopen({str(note)!r}, 'w').close()\ntime.sleep(600)"
+    waiting = (
+        f"import os, subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', {idle!r}]); "
+        f"\nwhile not os.path.exists({str(note)!r}): time.sleep(0.01)\nprint(child.pid)"
+    )
+    used, printed = measure([sys.executable, "-c", waiting], limit=60)
+    assert used.processor >= 0.35
+    assert not Path("/proc", printed.strip()).exists()
+
+
+def test_a_command_that_fails_has_no_cost() -> None:
+    with pytest.raises(SystemExit, match="ended with 3"):
+        measure([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_command_that_hangs_has_no_cost() -> None:
+    with pytest.raises(SystemExit, match="ended with -9"):
+        measure(["sleep", "600"], limit=0.1)
+
+
+def test_the_median_is_taken_figure_by_figure() -> None:
+    assert median([cost(1, wall=9), cost(5, wall=2), cost(2, wall=3)]) == cost(2, wall=3)
+    with pytest.raises(ValueError, match="no measurement"):
+        median([])
+
+
+def test_a_further_machine_is_the_slope_between_the_fewest_and_the_most() -> None:
+    assert table.per_machine({3: cost(2.0), 50: cost(99.0), 203: cost(62.0)}) == pytest.approx(0.3)
+    assert table.per_machine({3: cost(2.0)}) is None
+
+
+def test_roads_are_compared_with_the_one_that_is_ours() -> None:
+    lines = table.roads({"ours": {1: cost(1), 11: cost(2)}, "theirs": {1: cost(1), 11: cost(5)}}, "ours").splitlines()
+    assert lines[1].split() == ["ours", *["1.00", "/", "1.0", "2.00", "/", "1.0", "0.100", "1.00"]]
+    assert lines[2].split() == ["theirs", "1.00", "/", "1.0", "5.00", "/", "1.0", "0.400", "4.00"]
+
+
+def test_a_road_not_measured_with_all_machines_leaves_its_column_empty() -> None:
+    text = table.roads({"ours": {1: cost(1), 2: cost(2), 9: cost(9)}, "theirs": {1: cost(1), 2: cost(3)}}, "ours")
+    assert len({len(line) for line in text.splitlines()}) == 1
+
+
+def test_roads_are_told_when_ours_could_not_be_measured() -> None:
+    text = table.roads({"theirs": {1: cost(1), 11: cost(5)}}, "ours")
+    assert text.splitlines()[1].split() == ["theirs", "1.00", "/", "1.0", "5.00", "/", "1.0", "0.400"]
+
+
+def test_figures_are_said_in_a_table_and_in_json() -> None:
+    figures = {"provision": cost(2.5, wall=3.0), "ratio": 1.25, "tasks": {"head": 4}}
+    assert "provision  2.50 s processor, 3.0 s wall" in table.figures(figures)
+    assert "ratio      1.250" in table.figures(figures)
+    told = json.loads(json.dumps(table.plain(figures)))
+    assert told["provision"]["processor"] == 2.5
+    assert told["tasks"] == {"head": 4}
+
+
+def test_every_made_up_machine_has_a_loopback_address_of_its_own() -> None:
+    addresses = [ipaddress.ip_address(fleet.address(number)) for number in range(1000)]
+    assert len(set(addresses)) == 1000
+    assert str(addresses[0]) == "127.0.1.1"
+    assert all(address.is_loopback for address in addresses)
+
+
+def test_a_fleet_is_a_controller_and_compute_nodes() -> None:
+    text = fleet.inventory(3, {"ansible_port": 2222, "ansible_ssh_common_args": "-o A=b"})
+    assert "[slurm_controller]\nhead ansible_host=127.0.1.1\n" in text
+    assert "[slurm_compute]\nmade1 ansible_host=127.0.1.2\nmade2 ansible_host=127.0.1.3\n" in text
+    assert 'ansible_ssh_common_args="-o A=b"' in text
+    with pytest.raises(ValueError, match="one machine"):
+        fleet.inventory(0, {})

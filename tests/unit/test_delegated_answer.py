@@ -1,0 +1,74 @@
+"""The one place that needs a name of Ansible's own: it is there in the release that is installed, and missed aloud."""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from machines import plugin
+
+from provision import content
+
+PLUGIN = "plugins/action/delegated_answer.py"
+PRIVATE = "ansible._internal._errors._task_timeout"
+
+
+def answer(module: ModuleType, machine: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the action answers about a machine that does what ``machine`` does."""
+    task = SimpleNamespace(args={"module": "ping"}, delegate_to="head", async_val=0, check_mode=False, timeout=3)
+    action = module.ActionModule.__new__(module.ActionModule)
+    action._task = task
+    action._execute_module = machine
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patched:
+        patched.setattr(module.ActionBase, "run", lambda *_: {})
+        found: dict[str, Any] = action.run(task_vars={"ansible_facts": facts or {}})
+    return found
+
+
+def raising(error: BaseException) -> Any:
+    def machine(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return machine
+
+
+def test_a_task_that_is_out_of_time_is_an_answer_and_is_kept_in_mind() -> None:
+    module = plugin(PLUGIN)
+    late = module.TaskTimeoutError.__new__(module.TaskTimeoutError)
+    late.timeout = 3
+
+    found = answer(module, raising(late))
+
+    assert found["unreached"] == "it did not answer within 3 s"
+    assert (
+        answer(module, raising(AssertionError("asked again")), found["ansible_facts"])["unreached"]
+        == found["unreached"]
+    )
+
+
+def test_a_machine_that_cannot_be_reached_is_an_answer_and_any_other_error_is_none() -> None:
+    module = plugin(PLUGIN)
+
+    assert answer(module, raising(AnsibleConnectionFailure("no route")))["unreached"] == "no route"
+    with pytest.raises(KeyboardInterrupt):
+        answer(module, raising(KeyboardInterrupt()))
+
+
+def test_a_release_without_that_name_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, PRIVATE, None)
+    module = plugin(PLUGIN)
+
+    with pytest.raises(AnsibleActionFail, match=r"ansible-core \d.* out of time .* Fix: install ansible-core 2\.19"):
+        answer(module, lambda *_, **__: {})
+
+
+def test_no_other_file_needs_what_is_private_to_ansible() -> None:
+    private = re.compile(r"^\s*(from|import) ansible(\.\w+)*\._", re.MULTILINE)
+    files = [path for place in ("plugins", "provision", "roles") for path in (content.ROOT / place).rglob("*.py")]
+
+    assert [path.name for path in files if private.search(path.read_text("utf-8"))] == ["delegated_answer.py"]

@@ -1,0 +1,100 @@
+"""The order in which the role nvidia_driver works: what can fail without harm first, the node given back last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import driver_machines
+import pytest
+import yaml
+from machines import plugin
+
+from provision import content
+
+TASKS = content.ROOT / "roles/nvidia_driver/tasks"
+
+
+def tasks(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a file, those of its blocks included, in their order."""
+
+    def flat(entries: Any) -> Iterator[dict[str, Any]]:
+        for entry in entries or ():
+            yield entry
+            for part in ("block", "rescue", "always"):
+                yield from flat(entry.get(part))
+
+    yield from flat(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def position(name: str) -> int:
+    return next(place for place, task in enumerate(tasks(TASKS / "change.yml")) if name in str(task))
+
+
+def test_all_that_an_installation_needs_is_resolved_before_the_drain_and_the_drain_comes_before_the_packages() -> None:
+    resolve, drain, install = position("resolve.yml"), position("slurm_node"), position("plan.family | lower")
+
+    assert resolve < drain < install
+    # Nothing that is on the machine is changed before it is known that all of it can be installed.
+    assert resolve < min(position("repository_key"), position("files.yml"), position("update_cache"))
+
+
+def test_whatever_is_to_be_installed_is_resolved_first() -> None:
+    (task,) = [task for task in tasks(TASKS / "change.yml") if "resolve.yml" in str(task)]
+
+    assert "not ansible_check_mode" in task["when"]
+    assert "'(install|replace driver|build) '" in str(task["when"])
+
+
+def test_nothing_but_the_stages_end_gives_a_node_back() -> None:
+    giving = {
+        path.relative_to(content.ROOT / "roles").as_posix()
+        for path in (content.ROOT / "roles").glob("*/tasks/*.yml")
+        for task in tasks(path)
+        if task.get("slurm_node", {}).get("state") == "resumed" and not task.get("check_mode")
+    }
+    named = [path.name for path in TASKS.glob("*.yml") for task in tasks(path) if "return.yml" in str(task)]
+    plays = yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8"))
+    ending = [number for number, play in enumerate(plays) if "tasks_from': 'return'" in str(play)]
+
+    assert giving == {"nvidia_driver/tasks/return_node.yml"}
+    assert named == []
+    assert ending == [len(plays) - 1]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The action of a machine whose driver would be changed under a training over ssh; gives what it judges."""
+    module = plugin("roles/nvidia_driver/action_plugins/nvidia_driver_state.py")
+    machine, case = driver_machines.machine("row01_reload_is_enough", tmp_path)
+    told = {"pid": 4711, "name": "python3", "user": "ada", "command": "train.py", "container": "", "slurm": False}
+    machine["gpu"]["holders"] = [told]
+    monkeypatch.setattr(module.ActionBase, "run", lambda *_, **__: {})
+    monkeypatch.setattr(module.ActionModule, "_execute_module", lambda *_, **__: {"machine": machine})
+    monkeypatch.setattr(module.ActionModule, "_judged", lambda _, checks, __: {"checks": checks})
+
+    def ask(purpose: str) -> list[str]:
+        action = object.__new__(module.ActionModule)
+        action._task = SimpleNamespace(args={"purpose": purpose, "wants": driver_machines.wants(case)})
+        return [check.id for check in action.run(task_vars={})["checks"] if check.verdict == "fail"]
+
+    return ask
+
+
+@pytest.mark.parametrize("purpose", ["preflight", "plan"])
+def test_a_training_that_slurm_does_not_know_stops_preflight_and_the_stage_alike(asked: Any, purpose: str) -> None:
+    assert asked(purpose) == ["nvidia_driver.processes"]
+
+
+def test_preflight_and_the_stage_ask_who_holds_the_gpus_before_anything_is_changed() -> None:
+    asking = {
+        name: [task["nvidia_driver_state"]["purpose"] for task in tasks(TASKS / f"{name}.yml")]
+        for name in ("preflight", "plan")
+    }
+    gpu = yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8"))
+
+    assert asking == {"preflight": ["preflight"], "plan": ["plan"]}
+    assert "tasks_from: preflight\n" in content.playbook("preflight").read_text(encoding="utf-8")
+    assert gpu[0]["tasks"][0]["ansible.builtin.import_role"] == {"name": "nvidia_driver", "tasks_from": "plan"}

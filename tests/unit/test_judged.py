@@ -1,0 +1,60 @@
+"""How a command that judges begins: with what its machines owe, and knowing what it leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from declare import inventory
+
+from provision.cli import judged
+from provision.events.fold import RunReport
+from provision.inventory.loader import Inventory
+from provision.judge import manifest
+
+
+def declared(**more: tuple[str, ...]) -> Inventory:
+    groups, hostvars = inventory()
+    return Inventory(
+        path=Path("inventory.ini"),
+        groups={**groups, **more},
+        hostvars={**hostvars, **{host: {} for hosts in more.values() for host in hosts}},
+    )
+
+
+def begun(command: str, *hosts: str, strict: bool = False) -> RunReport:
+    found = declared(slurm_login=("login1",))
+    return judged.begun(command, found, hosts or tuple(found.hostvars), strict=strict)
+
+
+@pytest.mark.parametrize("command", ["verify", "preflight"])
+def test_a_run_that_judges_owes_what_the_manifest_says_of_its_machines(command: str) -> None:
+    report = begun(command)
+
+    assert report.owed == manifest.owed(command, declared(slurm_login=("login1",)).groups)
+    assert {host for host, _ in report.owed} >= {"head", "node1", "node2", "login1"}
+    assert report.limited == ()
+
+
+def test_a_run_on_some_machines_owes_for_those_alone_and_says_that_it_is_limited() -> None:
+    report = begun("verify", "node1")
+
+    assert {host for host, _ in report.owed} == {"node1", ""}
+    assert report.limited == ("node1",)
+
+
+def test_a_machine_of_which_not_all_is_verified_is_said_from_the_beginning() -> None:
+    assert [(check.host, check.verdict, check.unproven) for check in begun("verify").checks] == [
+        ("login1", "skip", True)
+    ]
+
+
+def test_checks_may_speak_of_the_inventorys_machines_and_of_no_others() -> None:
+    for command in ("verify", "provision"):
+        assert begun(command, "node1").machines == {"head", "node1", "node2", "login1"}
+
+
+def test_a_strict_run_is_strict_and_a_command_that_does_not_judge_owes_nothing() -> None:
+    assert begun("verify", strict=True).strict
+    assert not begun("verify").strict
+    assert begun("provision").owed == frozenset()
