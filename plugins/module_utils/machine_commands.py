@@ -77,7 +77,8 @@ def _late(seconds):
 
 def _read(stream, end, seconds):
     """Return what was printed until ``end``, and why there is no more of it; nothing where all was read."""
-    chunks, size = [], 0
+    chunks: list = []
+    size = 0
     with stream:
         while select.select([stream], [], [], max(0, end - time.monotonic()))[0]:
             chunk = os.read(stream.fileno(), 65536)
