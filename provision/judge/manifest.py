@@ -25,6 +25,7 @@ from provision.judge import (
     preflight,
     rdma_ports,
     rdma_transfers,
+    road,
     slurm,
     slurm_conf,
     slurm_daemons,
@@ -63,6 +64,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, engine.SUBJECT),
         (_SLURM, images.SUBJECT),
         (_SLURM, munge.SUBJECT),
+        (_SLURM, munge.MACHINE),
         (_CONTROLLER, slurm_image.SUBJECT),
         (_SLURM, slurm_conf.SUBJECT),
         (_SLURM, slurm_daemons.SUBJECT),
@@ -80,6 +82,9 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
     ),
 }
 
+#: What roles leave on machines is judged by their data alone: packages, files, services.
+_MANAGED = tuple((role.groups or _ALL, role.subject) for role in road.ROLES.values() if not role.refuses)
+
 #: What the cluster as a whole owes, whichever machine a check then speaks about: by command.
 OWED_BY_ALL: Mapping[str, Sequence[Subject]] = {"verify": (ddp.SUBJECT, nccl.SUBJECT)}
 
@@ -91,7 +96,7 @@ def owed(command: str, groups: Mapping[str, Collection[str]]) -> frozenset[tuple
     """
     found = {
         (host, name)
-        for groups_of, subject in OWED.get(command, ())
+        for groups_of, subject in (*OWED.get(command, ()), *(_MANAGED if command == "verify" else ()))
         for group in groups_of
         for host in groups.get(group, ())
         for name in subject.ids
