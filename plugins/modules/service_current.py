@@ -90,9 +90,11 @@ def main():
         systemctl("daemon-reload")
         found = properties()
     masked = found["LoadState"] == "masked"
-    if masked and not module.check_mode:
-        systemctl("unmask", f"{name}.service")
-        found = properties()
+    # For good, or until the machine starts again.
+    for words in ([], ["--runtime"]):
+        if found["LoadState"] == "masked" and not module.check_mode:
+            systemctl("unmask", *words, f"{name}.service")
+            found = properties()
     if found["LoadState"] != "loaded" and not (masked and module.check_mode):
         module.fail_json(msg=f"there is no service {name}: systemd says {found['LoadState']}")
     enable = found["UnitFileState"] == "disabled"

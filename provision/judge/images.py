@@ -23,17 +23,21 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Return the checks of one machine's way to the registry.
 
     ``wants``: ``registry``, the site's own, empty for the cluster's, which runs on ``controller``; ``here``: this is
-    that machine; ``username`` and ``password`` for a site's registry, empty where it asks for none; ``away``: that
-    controller could not be reached before the run.
+    that machine; ``answers``: whether the cluster's registry answers on its own machine, None where that is not known;
+    ``away``: that machine could not be reached before the run; ``username`` and ``password`` for a site's registry,
+    empty where it asks for none.
     """
     registry, controller = str(wants["registry"]), str(wants["controller"])
     if "registry" not in facts:
         return SUBJECT.all_unknown("the machine did not say how it reaches the registry")
     told = facts["registry"]
+    answers = _answers(told, registry, controller)
+    if not answers.ok and wants["away"]:
+        answers = SUBJECT.unknown("registry_answers", f"{controller}, where it runs, could not be reached")
+    elif not answers.ok and not registry and not wants["here"] and wants["answers"] is False:
+        answers = SUBJECT.skip("registry_answers", f"it does not answer on {controller} itself", unproven=True)
     return [
-        SUBJECT.unknown("registry_answers", f"{controller}, where it runs, could not be reached")
-        if wants["away"]
-        else _answers(told, registry, controller),
+        answers,
         _certificates(told.get("certificates"))
         if wants["here"] and not registry
         else SUBJECT.skip("certificates", f"{registry} has its own" if registry else f"{controller} has them"),

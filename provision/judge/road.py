@@ -112,6 +112,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     shared: dict[str, Any] = {}
     if "munge" in facts:
         shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
+    if "registry" in facts:
+        shared["registry"] = facts["registry"].get("status") == 200
     made = facts.get("registry", {}).get("certificates")
     if made and made["problem"] is not None:
         # What is to be made anew is trusted by nobody: all wait for the new one.
@@ -120,7 +122,7 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         shared["images"] = {name: image["reference"] for name, image in facts["images"].items()}
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
-        machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits")}
+        machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:

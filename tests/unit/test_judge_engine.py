@@ -84,7 +84,10 @@ def test_nonsense_from_a_machine_does_not_pass_the_door(said: dict[str, Any]) ->
         facts_from({"engine": {**GOOD, **said}})
 
 
-WANTS = {"registry": "", "controller": "head", "here": False, "username": "", "password": "", "away": False}
+WANTS: dict[str, Any] = {
+    **{"registry": "", "controller": "head", "here": False, "answers": True, "away": False},
+    **{"username": "", "password": ""},
+}
 
 
 def images_of(told: dict[str, Any] | None, **wants: Any) -> dict[str, Check]:
@@ -121,6 +124,16 @@ def test_nonsense_instead_of_http_does_not_pass_the_door(told: dict[str, Any]) -
         registry(told)
 
 
+def test_a_registry_that_is_down_is_the_failure_of_its_own_machine_and_not_of_all() -> None:
+    silent = {"error": "it does not answer: refused"}
+
+    check = images_of(silent, answers=False)["registry_answers"]
+    assert (str(check.verdict), check.unproven, "on head itself" in check.observed) == ("skip", True, True)
+    assert images_of({"status": 200}, answers=False)["registry_answers"].verdict == "pass"
+    for wants in ({"answers": None}, {"answers": False, "here": True}, {"answers": False, "registry": SITE}):
+        assert str(images_of(silent, **wants)["registry_answers"].verdict) == "fail"
+
+
 def test_a_registry_of_which_nothing_was_said_is_unknown() -> None:
     assert {str(check.verdict) for check in images_of(None).values()} == {"unknown"}
 
@@ -146,7 +159,7 @@ def test_an_authority_goes_on_to_those_who_trust_it_and_a_bad_one_makes_them_wai
 ) -> None:
     facts = facts_from({"registry": {"status": 200, "certificates": {"authority": PEM, "problem": problem}}})
 
-    assert road.handed_on(facts)["cluster_shared"] == told
+    assert road.handed_on(facts)["cluster_shared"] == {"registry": True, **told}
 
 
 def login(told: dict[str, str] | None, password: str = "correct horse") -> Check:  # noqa: S107 - nobody's
