@@ -155,6 +155,36 @@ def test_in_check_mode_no_role_runs(tmp_path: Path) -> None:
     assert not report.changes
 
 
+SHARED = """\
+    - name: Read what container_images leaves behind
+      ansible.builtin.import_role: {name: container_images, tasks_from: managed}
+    - name: Ask the controller
+      observe: {roles: [container_images], then: share}
+      changed_when: false
+      delegate_to: head
+      delegate_facts: true
+      environment: {MACHINE: head}
+    - name: Say what is known of it
+      ansible.builtin.assert:
+        that: "cluster_controller_shared == {'registry': true, 'authority': 'PEM', 'munge': told}"
+      vars: {told: {salt: "00", fingerprint: ab}}
+"""
+
+
+def test_a_controller_outside_the_run_is_asked_what_a_controller_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
+    told = {**GOOD, "registry": {"status": 200, "certificates": {"authority": "PEM", "problem": ""}}}
+    (tmp_path / "head.json").write_text(json.dumps([told]), encoding="utf-8")
+    (tmp_path / "try.yml").write_text(PLAY.format(name="Ask", hosts="node1") + SHARED, encoding="utf-8")
+
+    report = run(tmp_path / "try.yml")[0]
+
+    assert report.ok
+    # The registry's certificates are on the controller alone: the question is not that of node1.
+    assert [question["registry"]["certificates"]["host"] for question in asked(tmp_path, "head")] == ["head"]
+
+
 WRITTEN = """\
     - name: Read what munge leaves behind
       ansible.builtin.import_role: {name: munge, tasks_from: managed}

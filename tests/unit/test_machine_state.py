@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import plugin
+from machines import plugin, tree
 
 state = plugin("plugins/module_utils/machine_state.py")
 key = plugin("plugins/module_utils/machine_key.py")
@@ -32,6 +32,17 @@ def test_paths_are_told_by_kind_mode_owner_and_content(tmp_path: Path) -> None:
     assert found["/etc/a.conf"]["uid"] == os.getuid()
     assert found["/etc/link"]["target"] == "a.conf"
     assert "text" not in found["/etc/a.conf"]
+
+
+def test_only_files_whose_content_counts_are_read(tmp_path: Path) -> None:
+    tree(tmp_path, {"etc/key": "secret", "etc/a.conf": "a\n", "etc/b.conf": "b\n"})
+
+    found = state.paths(tmp_path, ["/etc/key", "/etc/a.conf", "/etc/b.conf"], ["/etc/b.conf"], ["/etc/a.conf"])
+
+    assert (found["/etc/key"]["kind"], found["/etc/key"].keys() & {"sha256", "text"}) == ("file", set())
+    assert found["/etc/a.conf"]["sha256"] == hashlib.sha256(b"a\n").hexdigest()
+    assert "text" not in found["/etc/a.conf"]
+    assert found["/etc/b.conf"]["text"] == "b\n"
 
 
 def test_an_age_is_how_long_ago_the_content_was_changed(tmp_path: Path) -> None:
