@@ -130,5 +130,5 @@ def test_an_engine_that_is_silent_or_absent_is_said_to_be(
 
 def test_a_command_that_hangs_is_ended_and_one_that_is_not_there_is_named() -> None:
     assert asked.ask(["sleep", "9"], 0.2) == ("", "did not answer in 0.2 s", True)
-    assert asked.ask(["no-such-program"], 1) == ("", "no-such-program: No such file or directory", False)
+    assert asked.ask(["no-such-program"], 1) == ("", "no-such-program is not installed", False)
     assert asked.ask(["sh", "-c", "echo said; echo why >&2; exit 3"], 5) == ("said\n", "why", False)
