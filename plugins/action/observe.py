@@ -201,6 +201,9 @@ class ActionModule(ActionBase):
             if "template" in entry and entry.get("when", True):
                 path = content.ROOT / "roles" / role / "templates" / entry["template"]
                 entry["text"] = self._text(path, variables)
+            elif "file" in entry:
+                path = content.ROOT / "roles" / role / "files" / entry["file"]
+                entry["text"] = path.read_text(encoding="utf-8")
             elif "content" in entry:
                 entry["text"] = entry["content"]
             files.append(entry)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import grp
 import hashlib
+import json
 import os
 import pwd
+import re
 import stat
 import time
 from pathlib import Path
 
 from ansible.module_utils.machine_commands import printed
+from ansible.module_utils.machine_commands import run as command_run
+from ansible.module_utils.machine_hardware import read
 
 #: A file that roles manage is a few pages; of a larger one nothing but its size is compared.
 MAX_FILE = 16 * 2**20
@@ -143,6 +147,74 @@ def manager(names, patience=1, run=None):
     return dict(line.split("=", 1) for line in answer.splitlines() if "=" in line) if answer else None
 
 
+#: What of the engine's words on a container anybody compares.
+_TOLD = ("Path", "Args", "Image", "RestartCount", "State", "HostConfig", "Mounts")
+_CONFIG = ("Image", "User", "Labels", "Env")
+#: The bit of CAP_SYS_RESOURCE in a set of capabilities: capabilities(7).
+_SYS_RESOURCE = 24
+
+
+def can_raise_limits(status):
+    """Tell from /proc/1/status whether anything on this machine may have CAP_SYS_RESOURCE."""
+    found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
+    return found is not None and bool(int(found.group(1), 16) >> _SYS_RESOURCE & 1)
+
+
+def containers(root, names, patience=1, run=None):
+    """Return what the engine says of each container that it has; None: it did not answer in time.
+
+    ``problem`` is why it says nothing of any: it is not installed, or refuses. ``raised`` tells whether the machine
+    allows limits above its own, ``nvidia_driver`` which release of NVIDIA's driver runs, empty for none.
+    """
+    if not names:
+        return {}
+    code, said = (run or command_run)(["docker", "container", "inspect", *names], 10 * patience)
+    if code is None and said:
+        return None
+    # What it has found is one list of JSON; what it has not found, or why it refuses, stands around it.
+    begin = re.search(r"^\[", said, re.M)
+    try:
+        entries, end = json.JSONDecoder().raw_decode(said, begin.start()) if begin else ([], 0)
+        around = said[: begin.start()] + said[end:] if begin else said
+    except ValueError:
+        entries, around = [], "the engine answered something else than containers"
+    if code is None:
+        around = "docker: no such program"
+    found = {}
+    for entry in entries:
+        told = {key: entry.get(key) for key in _TOLD}
+        told["Config"] = {key: (entry.get("Config") or {}).get(key) for key in _CONFIG}
+        found[str(entry.get("Name", "")).lstrip("/")] = told
+    lines = [line for line in around.splitlines() if line.strip() and not re.search("No such (container|object)", line)]
+    return {
+        "found": found,
+        "problem": lines[-1][:300] if lines else "",
+        "raised": can_raise_limits(read(root, "proc/1/status")),
+        "nvidia_driver": read(root, "sys/module/nvidia/version"),
+    }
+
+
+def users(names):
+    """Return uid, gid, home and shell of each user that the machine has."""
+    found = {}
+    for name in names:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        found[name] = {"uid": entry.pw_uid, "gid": entry.pw_gid, "home": entry.pw_dir, "shell": entry.pw_shell}
+    return found
+
+
+def stored_images(root, store):
+    """Return the names of the images in a store that podman keeps; a list that cannot be read names none."""
+    try:
+        images = json.loads(read(root, store.lstrip("/") + "/overlay-images/images.json") or "[]")
+        return sorted({str(name) for image in images for name in image.get("names") or []})
+    except (ValueError, AttributeError, TypeError):
+        return []
+
+
 def collect(root="/", ask=None, patience=1):
     """Return all of the above for what is asked: lists of names under ``paths``, ``texts``, ``packages``, ..."""
     ask = ask or {}
@@ -151,4 +223,7 @@ def collect(root="/", ask=None, patience=1):
         "packages": packages(ask.get("packages") or (), patience),
         "services": services(ask.get("services") or (), patience),
         "manager": manager(ask.get("manager") or (), patience),
+        "containers": containers(root, ask.get("containers") or (), patience),
+        "users": users(ask.get("users") or ()),
+        "stores": {store: stored_images(root, store) for store in ask.get("stores") or ()},
     }

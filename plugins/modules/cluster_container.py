@@ -1,7 +1,13 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ensure one long-running container of exactly these settings, started at boot."""
+"""Ensure one long-running container of exactly these settings, started at boot.
+
+Why not C(community.docker.docker_container): its release 4.8 cannot unmask the system's paths, without which no job has
+containers of its own, kills what it replaces before the new one is known to start, and wants a Python library on the
+machine. What this saves is a daemon of Slurm's being down: what the engine refuses is refused while the old container
+runs, the old one is asked to end and given time for it, and where the new one does not start, the old one runs again.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +22,15 @@ DOCUMENTATION = """
 module: cluster_container
 short_description: Ensure a long-running container of exactly these settings
 description:
-  - Starts a container with the engine's own command and writes its settings into a label. A container whose label says
-    the same is left alone, whatever the engine has filled in by itself; any other is replaced.
+  - Compares a container with what the engine says of it (C(docker container inspect)), in its action plugin, by the
+    same judge that C(clusterctl verify) has; this module then does what is needed. What the engine has filled in by
+    itself is no difference. One that was paused goes on, one that was stopped is started, any other is replaced.
   - The new container is made before the old one is stopped, and the old one is asked to end and given time for it
     (C(stop_timeout)), never killed outright. If the new one cannot be started, the old one runs again.
   - Nothing is granted that is not listed. All containers use the machine's network.
   - A machine that is itself a container may lack CAP_SYS_RESOURCE; no container on it may then have it, nor a limit
     above the machine's own. There, both are left out.
-  - It can what C(community.docker.docker_container) 4.8 cannot, which is to unmask the system's paths
-    (C(systempaths=unconfined)), and asks for no Python library on the machine.
 options:
-  directories:
-    type: list
-    elements: dict
-    default: []
-    description: Directories of the machine that it keeps things in, made where they are missing.
-    suboptions:
-      path: {type: path, required: true, description: Where.}
-      mode: {type: str, required: true, description: Mode.}
-      owner: {type: str, required: true, description: Number of owner and group.}
   name: {type: str, required: true, description: Name of the container.}
   image: {type: str, required: true, description: Image by digest; pulled where the machine lacks it.}
   command: {type: list, elements: str, required: true, description: What it runs.}
@@ -44,7 +40,10 @@ options:
   security: {type: list, elements: str, default: [], description: Security options.}
   tmpfs: {type: list, elements: str, default: [], description: Directories in memory.}
   mounts: {type: list, elements: str, default: [], description: 'Directories, as source:target[:options].'}
-  labels: {type: dict, default: {}, description: Labels; a change of one replaces the container.}
+  labels:
+    type: dict
+    default: {}
+    description: What the engine does not know of a container and a change of which replaces it, as labels.
   ulimits: {type: list, elements: str, default: [], description: 'Limits, as memlock=-1:-1.'}
   gpus:
     type: list
@@ -59,18 +58,20 @@ options:
   ipc: {type: str, default: "", description: Whose shared memory it uses; empty for its own.}
   cgroupns: {type: str, default: "", description: Whose control groups it sees; empty for the engine's default.}
   stop_timeout: {type: int, default: 60, description: Seconds that a container which is replaced may take to end.}
+  action:
+    type: str
+    choices: [start, unpause, create, replace]
+    description: What is to be done. Found out by the action plugin of this name.
+  raised: {type: bool, default: false, description: Whether the machine allows limits above its own; found out as well.}
 """
 
 RETURN = """
-raised: {type: bool, returned: always, description: Whether the machine allows limits above its own.}
-action: {type: str, returned: always, description: 'What was done: nothing, start, create, replace.'}
+action: {type: str, returned: always, description: 'What was done: nothing, start, unpause, create, replace.'}
 """
 
 
-LABEL = "clusterctl.settings"
 #: Seconds that an image may take to come from the registry: some hundred MB over a slow line.
 PULL_LIMIT = 1800
-SYS_RESOURCE = 24  # its bit in a set of capabilities: capabilities(7)
 _OPTIONS = (
     ("capabilities", "--cap-add"),
     ("security", "--security-opt"),
@@ -79,12 +80,6 @@ _OPTIONS = (
     ("ulimits", "--ulimit"),
     ("device_rules", "--device-cgroup-rule"),
 )
-
-
-def can_raise_limits(status):
-    """Tell from /proc/1/status whether anything on this machine may have CAP_SYS_RESOURCE."""
-    found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.M)
-    return found is not None and bool(int(found[1], 16) >> SYS_RESOURCE & 1)
 
 
 #: The first release of the engine that knows devices by name: Docker's release notes.
@@ -105,7 +100,7 @@ def gpu_words(names, version, driver):
 
 
 def arguments(params, gpus=()):
-    """Return the words of ``docker run`` for these settings, without the label that repeats them."""
+    """Return the words of ``docker run`` for these settings."""
     words = ["--name", params["name"], "--network", "host", "--restart", "unless-stopped"]
     words += ["--user", params["user"], "--cap-drop", "ALL"]
     if params["read_only"]:
@@ -120,16 +115,6 @@ def arguments(params, gpus=()):
     for key, value in sorted(params["labels"].items()):
         words += ["--label", f"{key}={value}"]
     return [*words, *gpus, params["image"], *params["command"]]
-
-
-def needed(found, settings):
-    """Return what to do, from what the engine says about the container (None: there is none)."""
-    if found is None:
-        return "create"
-    if (found["Config"].get("Labels") or {}).get(LABEL) != settings:
-        return "replace"
-    # One that keeps failing is started again by the engine; it is for verification to say so.
-    return "nothing" if found["State"]["Running"] or found["State"]["Restarting"] else "start"
 
 
 class Engine:
@@ -158,35 +143,39 @@ class Engine:
         return json.loads(told)[0] if code == 0 else None
 
 
-def carry_out(docker, action, words, settings):
+def carry_out(docker, action, words):
     """Do what is needed. ``words`` are those of ``docker run``, with the container's name and image among them."""
     params = docker.module.params
     name, image = params["name"], params["image"]
     if action in ("create", "replace") and docker.attempt("image", "inspect", image)[0]:
         docker("pull", "--quiet", image, limit=PULL_LIMIT)
     if action == "replace":
-        replace(docker, name, words, settings, params["stop_timeout"])
-    elif action != "nothing":
+        replace(docker, name, words, params["stop_timeout"])
+    elif action == "unpause":
+        docker("unpause", name)
+    else:
         if action == "create":
-            create(docker, name, words, settings)
+            create(docker, name, words)
         docker("start", name)
         remove(docker, f"{name}.new", f"{name}.old")
 
 
-def create(docker, name, words, settings):
+def create(docker, name, words):
     """Make a container, not started, that is called ``name`` whatever ``words`` say."""
     at = words.index("--name") + 1
-    docker("create", "--label", f"{LABEL}={settings}", *words[:at], name, *words[at + 1 :])
+    docker("create", *words[:at], name, *words[at + 1 :])
 
 
-def replace(docker, name, words, settings, stop_timeout):
+def replace(docker, name, words, stop_timeout):
     """Put a new container in the place of one that exists.
 
     Whatever ends this in the middle leaves something that the next run completes, and never two that run.
     """
     new, old = f"{name}.new", f"{name}.old"
     remove(docker, new, old)
-    create(docker, new, words, settings)  # what the engine refuses is refused here, while the old one runs
+    create(docker, new, words)  # what the engine refuses is refused here, while the old one runs
+    if (docker.inspect(name) or {}).get("State", {}).get("Paused"):
+        docker("unpause", name)  # one that is paused cannot be asked to end
     docker("stop", "-t", str(stop_timeout), name, limit=stop_timeout + 60)
     docker("rename", name, old)
     docker("rename", new, name)
@@ -207,22 +196,6 @@ def remove(docker, *names):
             docker("rm", "--force", name)
 
 
-def directories(module):
-    """Have the directories, and tell whether something had to be done for it."""
-    changed = False
-    for item in module.params["directories"]:
-        path = Path(item["path"])
-        if not path.is_dir():
-            changed = True
-            if module.check_mode:
-                continue
-            path.mkdir(parents=True)
-        changed = module.set_owner_if_different(str(path), item["owner"], changed)
-        changed = module.set_group_if_different(str(path), item["owner"], changed)
-        changed = module.set_mode_if_different(str(path), item["mode"], changed)
-    return changed
-
-
 def main():
     """Run the module."""
     listed = {"type": "list", "elements": "str", "default": []}
@@ -233,33 +206,28 @@ def main():
             "command": {"type": "list", "elements": "str", "required": True},
             "user": {"type": "str", "required": True},
             "read_only": {"type": "bool", "default": True},
-            "directories": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "mode": {"type": "str", "required": True},
-                    "owner": {"type": "str", "required": True},
-                },
-            },
             **{key: dict(listed) for key, _ in _OPTIONS},
             "labels": {"type": "dict", "default": {}},
             "gpus": dict(listed),
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
             "stop_timeout": {"type": "int", "default": 60},
+            "action": {"type": "str", "choices": ["start", "unpause", "create", "replace"]},
+            "raised": {"type": "bool", "default": False},
         },
-        supports_check_mode=True,
     )
-
+    action = module.params["action"]
+    if action is None:
+        module.fail_json(msg="what is to be done is found out by the action plugin cluster_container")
     docker = Engine(module)
+    if not module.params["raised"]:
+        module.params["ulimits"] = []
+        module.params["capabilities"] = [word for word in module.params["capabilities"] if word != "SYS_RESOURCE"]
 
     def gpus():
         names = module.params["gpus"]
-        lacking = [what for path, what in _FOR_GPUS if not path.exists()]
-        if not names or (module.check_mode and lacking):
-            return []  # check mode on a clean machine has installed neither
-        if lacking:
+        if not names:
+            return []
+        if lacking := [what for path, what in _FOR_GPUS if not path.exists()]:
             module.fail_json(
                 msg=f"{module.params['name']} is to have {', '.join(names)}, and the machine has no {lacking[0]}. "
                 "Fix: clusterctl provision gpu; or, if the machine has no GPU, correct node_gres"
@@ -267,29 +235,8 @@ def main():
         version = docker("version", "--format", "{{.Server.Version}}").strip()
         return gpu_words(names, version, _DRIVER.read_text(encoding="ascii").strip())
 
-    name = module.params["name"]
-    found = None
-    # Check mode on a clean machine has installed no engine, and may not know the image yet.
-    if not (module.check_mode and module.get_bin_path("docker") is None):
-        found = docker.inspect(name)
-    raised = can_raise_limits(Path("/proc/1/status").read_text(encoding="ascii"))
-    if not raised:
-        module.params["ulimits"] = []
-        module.params["capabilities"] = [word for word in module.params["capabilities"] if word != "SYS_RESOURCE"]
-    words = arguments(module.params, gpus())
-    settings = json.dumps(words)
-    made = directories(module)
-    action = needed(found, settings)
-    if not module.check_mode:
-        carry_out(docker, action, words, settings)
-    before = ((found or {}).get("Config", {}).get("Labels") or {}).get(LABEL, "[]")
-    diff = {side: "\n".join(json.loads(text)) + "\n" for side, text in (("before", before), ("after", settings))}
-    module.exit_json(
-        changed=made or action != "nothing",
-        action=action,
-        raised=raised,
-        diff=diff if action in ("create", "replace") else {},
-    )
+    carry_out(docker, action, arguments(module.params, gpus()))
+    module.exit_json(changed=True, action=action)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from ansible.module_utils import (
     machine_key,
     machine_rdma,
     machine_registry,
+    machine_slurm,
     machine_state,
     machine_system,
 )
@@ -102,6 +103,12 @@ options:
         logs in, with C(certificates), C(directory), C(client), C(host) and C(days), whether the registry's are good.
     type: dict
     default: {}
+  slurm:
+    description:
+      - "Report with which configuration Slurm's daemons run: on the controller C(directory) of the files and
+        slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched."
+    type: dict
+    default: {}
   patience:
     description: How many times longer than usual a question may take.
     type: int
@@ -137,6 +144,7 @@ def main():
             "image_store": {"type": "dict", "default": {}},
             "engine": {"type": "dict", "default": {}},
             "registry": {"type": "dict", "default": {}},
+            "slurm": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
@@ -147,7 +155,7 @@ def main():
     state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
     images, store = given.pop("images"), given.pop("image_store")
     engine, registry = given.pop("engine"), given.pop("registry")
-    patience = given.pop("patience")
+    slurm, patience = given.pop("slurm"), given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -176,6 +184,8 @@ def main():
         machine["registry"] = machine_registry.collect(root, registry, patience)
     if images and store:
         machine["images"] = image_recipe.collect(images, store, patience)
+    if slurm:
+        machine["slurm"] = machine_slurm.collect(root, slurm, patience)
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

@@ -1,4 +1,4 @@
-"""Whether what a role manages stands on a machine as declared: one judge for packages, files and services of all roles.
+"""Whether what a role manages stands on a machine as declared: one judge for all roles.
 
 Pure. A role without peculiarities has no judge of its own: its data (:mod:`provision.model.managed`) is what is wanted,
 and the check ``<role>.<kind>`` says whether the machine has it.
@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provision.judge import containers
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.managed import Managed, Place, Service
 
@@ -20,7 +21,7 @@ _SHOWN = 5
 def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[Check]:
     """Return the checks of the kinds that ``subject`` has, from the machine's answer ``state``.
 
-    ``state`` is what ``machine_facts`` reports of ``state``: ``paths``, ``packages`` and ``services``.
+    ``state`` is what ``machine_facts`` reports of ``state``: ``paths``, ``packages``, ``services`` and ``containers``.
     """
     found = []
     if "packages" in subject.names:
@@ -29,6 +30,8 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
         found.append(_files(subject, wants, state.get("paths")))
     if "services" in subject.names:
         found.append(_services(subject, wants.services, state))
+    if "containers" in subject.names:
+        found.append(containers.check(subject, wants.containers, state.get("containers")))
     return found
 
 

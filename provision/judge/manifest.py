@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from provision.judge import (
     base_system,
     ddp,
+    ddp_ready,
     driver,
     engine,
     gpu_containers,
@@ -30,6 +31,7 @@ from provision.judge import (
     slurm_conf,
     slurm_daemons,
     slurm_image,
+    slurm_running,
     toolkit,
 )
 from provision.model.checks import Check, Subject, Verdict
@@ -66,7 +68,12 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, munge.SUBJECT),
         (_SLURM, munge.MACHINE),
         (_CONTROLLER, slurm_image.SUBJECT),
+        (_SLURM, road.ROLES["slurm_conf"].subject),
         (_SLURM, slurm_conf.SUBJECT),
+        (_SLURM, road.ROLES["slurm_service"].subject),
+        (_SLURM, slurm_running.SUBJECT),
+        (_SLURM, road.ROLES["ddp_validation"].subject),
+        (_SLURM, ddp_ready.SUBJECT),
         (_SLURM, slurm_daemons.SUBJECT),
         (_SLURM, slurm.SUBJECT),
         (_SLURM, gpus.SUBJECT),

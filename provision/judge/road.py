@@ -9,7 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapp
 from dataclasses import dataclass
 from typing import Any
 
-from provision.judge import base_system, engine, hardware, images, managed, munge, preflight
+from provision.judge import (
+    base_system,
+    ddp_ready,
+    engine,
+    hardware,
+    images,
+    managed,
+    munge,
+    preflight,
+    slurm_conf,
+    slurm_image,
+    slurm_running,
+)
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.managed import Managed
@@ -62,6 +74,22 @@ ROLES: Mapping[str, Role] = {
     ),
     "munge": Role(
         "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
+    ),
+    "slurm_image": Role("slurm", Subject("slurm_image", ()), slurm_image.checks, groups=("slurm_controller",)),
+    "slurm_conf": Role(
+        "slurm", Subject("slurm_conf", ("files",), fix=slurm_conf.SUBJECT.fix), slurm_conf.checks, groups=_SLURM
+    ),
+    "slurm_service": Role(
+        "slurm",
+        Subject("slurm_service", ("files", "containers"), fix="clusterctl provision slurm"),
+        slurm_running.checks,
+        groups=_SLURM,
+    ),
+    "ddp_validation": Role(
+        "slurm",
+        Subject("ddp_validation", ("files",), fix="clusterctl provision slurm"),
+        ddp_ready.checks,
+        groups=_SLURM,
     ),
 }
 
@@ -120,6 +148,10 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         shared["authority"] = "" if made["problem"] else made["authority"]
     if "images" in facts:
         shared["images"] = {name: image["reference"] for name, image in facts["images"].items()}
+    if "files" in (slurm := facts.get("slurm") or {}):
+        # What slurmctld does not say is nothing that somebody could be accused of.
+        resume = slurm["slurmctld"].get("resume")
+        shared["slurm"] = {"files": slurm["files"], "start": slurm["start"], "resume": resume}
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
         machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}

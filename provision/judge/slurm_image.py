@@ -1,26 +1,17 @@
-"""Does the registry have Slurm's image, and is it known by digest? Pure judgement of what the image store answered."""
+"""Does the registry have Slurm's image, and is it known by digest? Pure judgement of what the controller answered."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from typing import Any
 
+from provision.judge import images
 from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
 
 SUBJECT = Subject("slurm_image", names=("by_digest",), fix="clusterctl provision slurm")
 
-_BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,300}@(sha256:[0-9a-f]{64})")
 
-
-def checks(reference: object) -> list[Check]:
-    """Judge the image's reference as the image store gave it, None or empty where it has none of this recipe."""
-    known = _BY_DIGEST.fullmatch(reference) if isinstance(reference, str) else None
-    return [
-        SUBJECT.check(
-            "by_digest",
-            known is not None,
-            known[1][:23] if known else "a reference without a digest" if reference else "not built",
-            "an image in the registry, known by digest",
-            source="slurm_image",
-            cause="no image of this recipe has been built, or the registry lost it",
-        )
-    ]
+def checks(facts: MachineFacts, _: Mapping[str, Any]) -> list[Check]:
+    """Judge the image of the recipe, on the controller."""
+    return [images.image(SUBJECT, "by_digest", facts, "slurm", "slurm_image")]

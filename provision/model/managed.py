@@ -4,10 +4,12 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
 
     packages: [name, ...]                         installed; with ``held: true`` also held at what is installed
     directories: [{path, owner, group, mode}]     owner and group are root, the mode is 0755, where they are left out
-    files: [{path, template | content, owner, group, mode, secret}]     mode 0644; ``template`` is below templates/
+    files: [{path, template | file | content, owner, group, mode, secret}]     mode 0644; ``template`` is below
+        templates/, ``file`` below files/
     links: [{path, target}]
     absent: [path, ...]
     services: [{name, started_after: [path], units: [path], running, enabled}]
+    containers: [{name, image, command, user, ...}]      as cluster_container takes them
 
 Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null: what it has to be is
 not known, because another machine did not say. Any entry may have ``when``. A text, a ``when`` and what else is not a
@@ -29,6 +31,7 @@ KINDS = {
     "links": "path",
     "absent": "",
     "services": "name",
+    "containers": "name",
 }
 
 #: By check: the kinds that it judges together.
@@ -36,6 +39,7 @@ CHECKS = {
     "packages": ("packages",),
     "files": ("directories", "files", "links", "absent"),
     "services": ("services",),
+    "containers": ("containers",),
 }
 
 _SETTINGS = {"held"}
@@ -73,6 +77,31 @@ class Service:
 
 
 @dataclass(frozen=True)
+class Container:
+    """A container as it should be, each in the words of ``docker run``; all that is not named is not granted.
+
+    ``image`` is by digest: empty where it is still to be built, None where the controller did not say.
+    """
+
+    name: str
+    image: str | None
+    command: tuple[str, ...]
+    user: str
+    read_only: bool = True
+    capabilities: tuple[str, ...] = ()
+    security: tuple[str, ...] = ()
+    tmpfs: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    ulimits: tuple[str, ...] = ()
+    device_rules: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    pid: str = ""
+    ipc: str = ""
+    cgroupns: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Managed:
     """All that one role leaves behind on one machine."""
 
@@ -83,6 +112,7 @@ class Managed:
     links: Mapping[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     services: tuple[Service, ...] = ()
+    containers: tuple[Container, ...] = ()
 
 
 def names(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -91,7 +121,7 @@ def names(data: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[str, list[str]]:
-    """Return what a machine is asked about: ``paths``, ``packages`` and ``services``.
+    """Return what a machine is asked about: ``paths``, ``packages``, ``services`` and ``containers``.
 
     ``contents`` are the paths of which the content counts: no other file is read, so that nothing of a key travels.
 
@@ -102,7 +132,7 @@ def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[st
     """
     if unknown := set(data) - set(KINDS) - _SETTINGS:
         raise ManagedError(f"unknown: {', '.join(sorted(unknown))}")
-    asked: dict[str, list[str]] = {"paths": [], "contents": [], "packages": [], "services": []}
+    asked: dict[str, list[str]] = {"paths": [], "contents": [], "packages": [], "services": [], "containers": []}
     for kind, key in KINDS.items():
         entries = data.get(kind) or ()
         if isinstance(entries, str):
@@ -110,7 +140,7 @@ def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[st
         for entry in entries:
             place = "paths" if kind not in asked else kind
             asked[place].append(str(resolve(entry[key] if key else entry)))
-            if kind == "files" and not {"template", "content", "text"}.isdisjoint(entry):
+            if kind == "files" and not {"template", "file", "content", "text"}.isdisjoint(entry):
                 asked["contents"].append(asked["paths"][-1])
             if kind == "services":
                 watched = [*(entry.get("started_after") or ()), *(entry.get("units") or ())]
@@ -133,6 +163,7 @@ def managed_from(data: Mapping[str, Any]) -> Managed:
             links={str(entry["path"]): str(entry["target"]) for entry in _entries(data.get("links"))},
             absent=tuple(_names(data.get("absent"))),
             services=tuple(_service(entry) for entry in _entries(data.get("services"))),
+            containers=tuple(container(entry) for entry in _entries(data.get("containers"))),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ManagedError(f"not as declared data has to be: {error!r}") from None
@@ -166,4 +197,35 @@ def _service(entry: Mapping[str, Any]) -> Service:
         units=tuple(_names(entry.get("units"))),
         running=bool(entry.get("running", True)),
         enabled=bool(entry.get("enabled", True)),
+    )
+
+
+def container(entry: Mapping[str, Any]) -> Container:
+    """Read one container's declaration.
+
+    Raises:
+        KeyError: it has no name, image, command or user.
+    """
+    image = entry["image"]
+
+    def words(key: str) -> tuple[str, ...]:
+        return tuple(_names(entry.get(key)))
+
+    return Container(
+        name=str(entry["name"]),
+        image=None if image is None else str(image),
+        command=tuple(_names(entry["command"])),
+        user=str(entry["user"]),
+        read_only=bool(entry.get("read_only", True)),
+        labels={str(key): str(value) for key, value in (entry.get("labels") or {}).items()},
+        capabilities=words("capabilities"),
+        security=words("security"),
+        tmpfs=words("tmpfs"),
+        mounts=words("mounts"),
+        ulimits=words("ulimits"),
+        device_rules=words("device_rules"),
+        gpus=words("gpus"),
+        pid=str(entry.get("pid") or ""),
+        ipc=str(entry.get("ipc") or ""),
+        cgroupns=str(entry.get("cgroupns") or ""),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field, StringConstraints, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
@@ -49,6 +49,26 @@ class ServiceState(TypedDict):
 
 
 @with_config(STRICT)
+class EngineContainers(TypedDict, total=False):
+    """What the container engine says, nothing where nobody asked; ``problem``: why it says nothing of any container."""
+
+    found: dict[Text, dict[Text, Any]]
+    problem: Text
+    raised: bool
+    nvidia_driver: Text
+
+
+@with_config(STRICT)
+class UserState(TypedDict):
+    """A user of the machine."""
+
+    uid: Annotated[int, Field(ge=0, le=2**32)]
+    gid: Annotated[int, Field(ge=0, le=2**32)]
+    home: Text
+    shell: Text
+
+
+@with_config(STRICT)
 class StateFacts(TypedDict):
     """How what roles manage stands, ``manager`` in systemd itself; None where the machine did not answer in time."""
 
@@ -56,6 +76,9 @@ class StateFacts(TypedDict):
     packages: dict[Text, PackageState] | None
     services: dict[Text, ServiceState] | None
     manager: dict[Word, Text] | None
+    containers: NotRequired[EngineContainers | None]
+    users: NotRequired[dict[Text, UserState]]
+    stores: NotRequired[dict[Text, list[Text]]]
 
 
 @with_config(STRICT)
@@ -75,3 +98,27 @@ class HostsFacts(TypedDict, total=False):
 
     current: bool
     error: Text
+
+
+Sums = dict[Word, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
+
+
+@with_config(STRICT)
+class SlurmctldFacts(TypedDict):
+    """What slurmctld says, or why it says nothing, ``late`` where it did not in time."""
+
+    answered: bool
+    late: bool
+    problem: Text
+    current: NotRequired[bool]
+    resume: NotRequired[list[Word]]
+
+
+@with_config(STRICT)
+class SlurmFacts(TypedDict, total=False):
+    """With which configuration Slurm's daemons run: checksums of the controller's files, and of what slurmd fetched."""
+
+    files: Sums
+    start: Text
+    slurmctld: SlurmctldFacts
+    fetched: Sums

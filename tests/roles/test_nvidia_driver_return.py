@@ -52,7 +52,7 @@ class Stage:
         )
         for role in ("nvidia_mig", "cuda_toolkit", "nvidia_containers"):
             self.task(role, "true")
-        self.task("slurm_service", f"touch {directory}/renewed")
+        self.task("slurm_service", f"touch {directory}/renewed", "renew")
         shutil.copy(content.playbook("gpu"), directory / "gpu.yml")
         (directory / "bin").mkdir()
         (directory / "bin/docker").write_text(DOCKER.format(directory))
@@ -62,11 +62,11 @@ class Stage:
         node = {"name": "node1", "state": ["IDLE", "DRAIN"], "reason": reason}
         (directory / "nodes.json").write_text(json.dumps({"nodes": [node]}))
 
-    def task(self, role: str, then: str) -> None:
+    def task(self, role: str, then: str, name: str = "main") -> None:
         """Have a role's tasks be a line in the log, and then a command."""
         folder = self.directory / "roles" / role / "tasks"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "main.yml").write_text(NOTE.format(role, self.directory, then))
+        (folder / f"{name}.yml").write_text(NOTE.format(role, self.directory, then))
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Run the stage."""

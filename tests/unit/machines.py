@@ -56,6 +56,9 @@ for part in ("bus", "kernel", "packages", "users"):
 gpu = plugin("plugins/module_utils/machine_gpu.py", "ansible.module_utils.machine_gpu")
 
 
+plugin("plugins/module_utils/slurm_running.py", "ansible.module_utils.slurm_running")
+
+
 def tree(root: Path, files: dict[str, str]) -> Path:
     """Write ``files`` (path -> text) below ``root`` and return it."""
     for path, text in files.items():

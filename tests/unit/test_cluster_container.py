@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from machines import plugin
 
+from provision.judge import containers
+from provision.model import managed
+
 module = plugin("plugins/modules/cluster_container.py")
 
 ALL = ["nvidia.com/gpu=all"]
@@ -24,7 +27,6 @@ def params(**other: Any) -> dict[str, Any]:
 
 
 def test_a_container_without_gpus_is_started_with_the_words_of_old() -> None:
-    # The words are the label by which a container is told to be as wanted: another word would replace it for nothing.
     expected = (
         "--name slurmd --network host --restart unless-stopped --user 0:0 --cap-drop ALL --pid host --label a=b "
         "slurm@sha256:0 slurmd -D"
@@ -43,15 +45,6 @@ def test_an_older_engine_starts_it_with_the_runtime_that_does(version: str) -> N
     assert module.gpu_words(ALL, version, "580.95.05")[2:] == [
         "--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu=all",
     ]  # fmt: skip
-
-
-def test_another_driver_makes_another_container() -> None:
-    old, new = (
-        module.arguments(params(), module.gpu_words(ALL, "28.3.0", driver)) for driver in ("580.95.05", "580.105.08")
-    )
-
-    assert old != new
-    assert module.needed({"Config": {"Labels": {module.LABEL: str(old)}}, "State": {}}, str(new)) == "replace"
 
 
 def test_image_and_command_stay_last() -> None:
@@ -96,8 +89,7 @@ class Docker:
             name = words[words.index("--name") + 1]
             if name in self.containers:
                 return 1, "", "name in use"
-            label = next(word for word in words if word.startswith(module.LABEL)).partition("=")[2]
-            self.containers[name] = {"label": label, "running": False, "words": words}
+            self.containers[name] = {"running": False, "paused": False, "words": words}
             return 0, "", ""
         if verb == "rename":
             if words[1] in self.containers or words[0] not in self.containers:
@@ -113,7 +105,11 @@ class Docker:
             if self.unstartable in found["words"]:
                 return 1, "", "OCI runtime create failed"
             found["running"] = True
+        elif verb == "unpause":
+            assert found["paused"], "it is not paused"
+            found["paused"] = False
         elif verb == "stop":
+            assert not found["paused"], "a paused one cannot end"
             found["running"] = False
         elif verb == "rm":
             assert not found["running"], "a running container is killed"
@@ -124,18 +120,26 @@ class Docker:
         return 0, "", ""
 
     def converge(self, image: str) -> str:
-        """Do what the module's main does, and return the action."""
-        engine = module.Engine(self)
-        words = module.arguments(params(name="slurmctld", image=image))
-        settings = module.json.dumps(words)
-        action = module.needed(engine.inspect("slurmctld"), settings)
-        module.carry_out(engine, action, words, settings)
-        return str(action)
+        """Do what action plugin and module do, and return the action."""
+        wanted = params(name="slurmctld", image=image, pid="")
+        want = managed.container(wanted)
+        told = {name: described(found) for name, found in self.containers.items()}
+        action = containers.needed(want, {"found": told})
+        if action != "nothing":
+            module.carry_out(module.Engine(self), action, module.arguments(wanted))
+        return action
 
 
-def described(container: dict[str, Any]) -> dict[str, Any]:
-    state = {"Running": container["running"], "Restarting": False}
-    return {"Config": {"Labels": {module.LABEL: container["label"]}}, "State": state}
+def described(made: dict[str, Any]) -> dict[str, Any]:
+    """Return what an engine says of a container that was made with these words; the defaults are Docker's."""
+    words, state = made["words"], {"Running": made["running"], "Paused": made["paused"], "Restarting": False}
+    image = words[words.index("slurmd") - 1] if "slurmd" in words else ""
+    return {
+        "Path": "slurmd", "Args": ["-D"], "State": state, "Mounts": [],
+        "Config": {"Image": image, "User": "0:0", "Labels": {"a": "b"}},
+        "HostConfig": {"NetworkMode": "host", "RestartPolicy": {"Name": "unless-stopped"}, "ReadonlyRootfs": False,
+                       "PidMode": "", "IpcMode": "private", "CapDrop": ["ALL"]},
+    }  # fmt: skip
 
 
 def running(docker: Docker) -> list[tuple[str, bool]]:
@@ -174,7 +178,7 @@ def test_a_replacement_that_is_killed_anywhere_is_completed_by_the_next_run() ->
 def test_what_the_engine_refuses_to_make_leaves_the_old_container_running() -> None:
     docker = Docker()
     docker.converge("old")
-    docker.containers["slurmctld.new"] = {"label": "", "running": False, "words": ()}
+    docker.containers["slurmctld.new"] = {"running": False, "paused": False, "words": ()}
     original = docker.docker
     docker.docker = lambda verb, *words: (1, "", "bad mount") if verb == "create" else original(verb, *words)  # type: ignore[method-assign]
 
@@ -190,3 +194,14 @@ def test_a_container_that_cannot_be_started_gives_way_to_the_old_one() -> None:
     with pytest.raises(FailedError, match=r"OCI runtime.*of before runs again"):
         docker.converge("new")
     assert running(docker) == [("slurmctld", False)]
+
+
+def test_a_container_that_is_paused_goes_on_or_is_asked_to_end_like_any_other() -> None:
+    docker = Docker()
+    docker.converge("old")
+
+    docker.containers["slurmctld"]["paused"] = True
+    assert docker.converge("old") == "unpause"
+    docker.containers["slurmctld"]["paused"] = True
+    assert docker.converge("new") == "replace"
+    assert running(docker) == [("slurmctld", True)]

@@ -28,9 +28,7 @@ from provision.judge import (
     rdma,
     rdma_transfers,
     slurm,
-    slurm_conf,
     slurm_daemons,
-    slurm_image,
     toolkit,
 )  # fmt: skip
 from provision.judge.ddp_evidence import Wants, evidence_from
@@ -113,12 +111,6 @@ def of_munge(shape: Any) -> Told:
     return [[check for check in told if check.host == host] for host in seen]
 
 
-def of_files(found: Any) -> Told:
-    return [slurm_conf.checks(found, {"a": None, "b": "x"}, why) for why in (None, "", "x")] + [
-        slurm_conf.refused("x", "y")
-    ]
-
-
 #: How each judge of texts, and each of structures, is called.
 OF_TEXTS: dict[str, tuple[Callable[[str], Told], Sequence[Subject]]] = {
     "ddp": (of_trainings, (ddp.SUBJECT, nccl.SUBJECT)),
@@ -129,28 +121,19 @@ OF_TEXTS: dict[str, tuple[Callable[[str], Told], Sequence[Subject]]] = {
     "nccl": (lambda text: [nccl.checks(logs) for logs in ({}, {"a": text}, {"a": text, "b": text})], (nccl.SUBJECT,)),
     "slurm": (of_daemons(slurm.checks), (slurm.SUBJECT,)),
     "slurm_daemons": (of_daemons(slurm_daemons.checks), (slurm_daemons.SUBJECT,)),
-    "slurm_image": (lambda text: [slurm_image.checks(text)], (slurm_image.SUBJECT,)),
     "toolkit": (of_toolkits, (toolkit.SUBJECT,)),
 }
 OF_SHAPES: dict[str, tuple[Callable[[Any], Told], Sequence[Subject]]] = {
     "driver": (lambda shape: [driver.checks(shape, driver_machines.WANTS)], (driver.SUBJECT,)),
     "gpudirect": (lambda shape: [gpudirect.checks(shape, {"required": True})], (gpudirect.SUBJECT,)),
     "munge": (of_munge, (munge.SUBJECT,)),
-    "slurm_conf": (of_files, (slurm_conf.SUBJECT,)),
 }
 
 #: Judged below, or where their typed facts are made: what is not of their type does not pass the door before them.
 ELSEWHERE = {
-    "base_system",
-    "ddp_job",
-    "engine",
-    "hardware",
-    "images",
-    "preflight",
-    "rdma",
-    "rdma_ports",
-    "rdma_transfers",
-}
+    "base_system", "ddp_job", "ddp_ready", "engine", "hardware", "images", "preflight", "rdma", "rdma_ports",
+    "rdma_transfers", "slurm_conf", "slurm_image", "slurm_running",
+}  # fmt: skip
 
 
 def whole(told: Told, subjects: Sequence[Subject]) -> None:

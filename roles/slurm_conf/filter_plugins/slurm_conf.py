@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible's door into provision.slurm.conf and provision.judge.slurm_conf. Translation only."""
+"""Ansible's door into provision.slurm.conf. Translation only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ansible.errors import AnsibleFilterError
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared import GROUPS, READ, cluster_from
-from provision.judge import slurm_conf
 from provision.slurm.conf import slurm_values, unconfined
-from provision.slurm.render import render
 
 
 def plain(value):
@@ -38,17 +36,12 @@ def slurm_conf_values(groups, hostvars):
         raise AnsibleFilterError(f"{error.problem}\nFix: {error.fix}") from None
 
 
-def slurm_conf_checks(found, groups, hostvars, controller):
-    """Return the checks of a machine's files by stat's results. Only ``controller`` has any."""
+def slurm_conf_unconfined(groups, hostvars):
+    """Return why these files confine no job, empty where they do."""
     try:
-        if controller:
-            cluster = declared(groups, hostvars)
-            checks = slurm_conf.checks(plain(found), render(cluster), unconfined(cluster))
-        else:
-            checks = slurm_conf.checks(plain(found), slurm_conf.OTHERS)
+        return unconfined(declared(groups, hostvars))
     except ClusterctlError as error:
-        checks = slurm_conf.refused(error.problem, error.fix)
-    return [check.as_dict() for check in checks]
+        raise AnsibleFilterError(f"{error.problem}\nFix: {error.fix}") from None
 
 
 class FilterModule:
@@ -56,4 +49,4 @@ class FilterModule:
 
     def filters(self):
         """Return them by name."""
-        return {"slurm_conf_values": slurm_conf_values, "slurm_conf_checks": slurm_conf_checks}
+        return {"slurm_conf_values": slurm_conf_values, "slurm_conf_unconfined": slurm_conf_unconfined}

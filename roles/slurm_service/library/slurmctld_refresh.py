@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.slurm_running import RECORD, needed, read, remembered, to_resume, written
 
 DOCUMENTATION = """
 module: slurmctld_refresh
@@ -22,6 +23,7 @@ description:
     interrupted run is made up for.
   - A reconfiguration that fails leaves the old slurmctld running (scontrol(1), 23.11 and later). The files of before
     are then put back, so that a restart finds them, and the module fails with what slurmctld logged.
+  - After a reconfiguration, waits for nodes to register that slurmctld has taken out for having less than declared.
   - After a start, waits for nodes to register, because steps that are asked for before that hang for two minutes.
 options:
   directory: {type: path, required: true, description: Directory of the files.}
@@ -45,20 +47,6 @@ SLURM_CONF=$d/slurm.conf "$@"
 """
 
 
-def read(directory):
-    """Return the files' texts by name."""
-    return {
-        path.name: path.read_text(encoding="utf-8", errors="surrogateescape")
-        for path in sorted(Path(directory).glob("*.conf"))
-        if path.is_file() and path.name != "slurmdbd.conf"
-    }
-
-
-def written(directory, files):
-    """Return when the last of the files was put there, in seconds since 1970."""
-    return max(((Path(directory) / name).lstat().st_ctime for name in files), default=0)
-
-
 def write(path, text, mode):
     """Write a file, whole or not at all."""
     new = Path(f"{path}.new")
@@ -73,24 +61,6 @@ def put_back(directory, wanted):
         (Path(directory) / name).unlink()
     for name, text in wanted.items():
         write(Path(directory) / name, text, 0o644)
-
-
-def remembered(path):
-    """Return ``(boot, files)`` as they were recorded; ``(None, {})`` where nothing was, or nothing that can be read."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-        return int(found["boot"]), {str(name): str(text) for name, text in found["files"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None, {}
-
-
-def needed(boot, files, last_written, known_boot, known_files):
-    """Tell whether slurmctld, which has run since ``boot``, may run with other files than those in the directory.
-
-    One that has started since the last record has read what was there; slurmctld tells its start in whole seconds, so
-    a file of the same second counts as a later one.
-    """
-    return known_files != files if boot == known_boot else last_written >= boot
 
 
 def cause(log):
@@ -152,6 +122,18 @@ class Slurmctld:
                 return
             time.sleep(0.5)
 
+    def wait_for_registrations(self, seconds):
+        """Wait until no node is out any more only because it has not registered with what is declared now."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                nodes = json.loads(self.client("scontrol", "show", "nodes", "--json")[1])["nodes"]
+            except (ValueError, LookupError, TypeError):
+                return
+            if all(to_resume(node) is not None for node in nodes):
+                return
+            time.sleep(0.5)
+
     def log(self, since):
         """Return what it has logged since a point in time."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
@@ -172,7 +154,7 @@ def main():
         argument_spec={
             "directory": {"type": "path", "required": True},
             "container": {"type": "str", "default": "slurmctld"},
-            "record": {"type": "path", "default": "/var/lib/clusterctl/slurm/running.json"},
+            "record": {"type": "path", "default": RECORD},
             "wait": {"type": "int", "default": 60},
         },
     )
@@ -211,6 +193,7 @@ def main():
         if after is None:
             fail(f"slurmctld refuses the new files and goes on with the old ones ({told.strip()[-200:]})")
         boot = after
+        slurmctld.wait_for_registrations(QUIET)
     if (boot, files) != (known_boot, known_files):
         Path(record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         write(record, json.dumps({"boot": boot, "files": files}), 0o600)

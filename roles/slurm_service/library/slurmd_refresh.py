@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.slurm_running import to_resume
 
 DOCUMENTATION = """
 module: slurmd_refresh
@@ -26,33 +26,15 @@ description:
   - A node that slurmctld itself has drained because it registered with less than declared, and that now registers as
     declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
 options:
-  expected: {type: dict, required: true, description: SHA-1 of the controller's files by name.}
+  expected: {type: dict, required: true, description: SHA-256 of the controller's files by name.}
   cache: {type: path, default: /var/spool/slurmd/conf-cache, description: Where slurmd keeps what it fetched.}
   container: {type: str, default: slurmd, description: Name of its container.}
   node: {type: str, required: true, description: The node by Slurm's name.}
   wait: {type: int, default: 60, description: Seconds that it may take.}
 """
 
-#: How slurmctld begins the reason when a node registers with less than slurm.conf says (validate_node_specs() in
-#: src/slurmctld/node_mgr.c, gres_node_config_validate() in src/interfaces/gres.c, both 24.11).
-AT_REGISTRATION = re.compile(
-    r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
-)
-
 #: Seconds that an answer of Docker, or of Slurm through it, may take.
 ANSWER = 60
-
-
-def to_resume(node):
-    """Tell whether slurmctld drained the node at a registration that has been followed by a better one.
-
-    ``node`` is its entry in ``scontrol show node --json``. None: it has not registered since; asking again may help.
-    """
-    state = set(node.get("state") or ())
-    reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
-    if "DRAIN" not in state or author != "slurm" or not AT_REGISTRATION.match(reason):
-        return False
-    return None if state & {"INVALID_REG", "NOT_RESPONDING", "DOWN", "UNKNOWN"} else True
 
 
 def differing(module, expected, cache):
@@ -60,7 +42,7 @@ def differing(module, expected, cache):
     return [
         name
         for name, checksum in sorted(expected.items())
-        if not (path := Path(cache) / name).exists() or module.sha1(str(path)) != checksum
+        if not (path := Path(cache) / name).exists() or module.sha256(str(path)) != checksum
     ]
 
 
@@ -74,7 +56,6 @@ def main():
             "node": {"type": "str", "required": True},
             "wait": {"type": "int", "default": 60},
         },
-        supports_check_mode=True,
     )
     expected, cache = module.params["expected"], module.params["cache"]
     container = module.params["container"]
@@ -121,15 +102,15 @@ def main():
                 return bool(answer)
             time.sleep(1)
 
-    refresh = not settled(0 if module.check_mode else 10)
-    if refresh and not module.check_mode:
+    refresh = not settled(10)
+    if refresh:
         problem = hang_up()
         if problem or not settled(module.params["wait"]):
             wrong = ", ".join(differing(module, expected, cache))
             logs = docker("logs", "--tail", "5", container)
             module.fail_json(msg=f"slurmd did not fetch {wrong}: {problem.strip()} {logs[1].strip()} {logs[2].strip()}")
-    resume = resumable(0 if module.check_mode else 10)
-    if resume and not module.check_mode:
+    resume = resumable(10)
+    if resume:
         code, _, problem = scontrol("update", f"NodeName={module.params['node']}", "State=RESUME")
         if code:
             module.fail_json(msg=f"Slurm did not resume {module.params['node']}: {problem.strip()}")

@@ -1,0 +1,79 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""With which configuration Slurm's daemons run on a machine. Reads only. Standard library only, Python 3.8."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from ansible.module_utils.machine_commands import run as command_run
+from ansible.module_utils.slurm_running import RECORD, needed, read, remembered, to_resume, written
+
+#: Parameters that a daemon takes up at its start only: scontrol(1), "reconfigure"; job_container.conf(5).
+AT_START = re.compile(
+    r"^(?:ClusterName|SlurmctldHost|SlurmctldPort|SlurmdPort|Auth[A-Za-z]*|CredType|TLS[A-Za-z]*|JobContainerType"
+    r"|NamespaceType)=.*$",
+    re.M | re.I,
+)
+#: Both questions in one command of the engine: each costs a process in the container. Of nodes only those that are
+#: drained are described, because that takes 5 KB for each.
+ASK = """
+scontrol show config || exit
+echo "== nodes"
+drained=$(sinfo --noheader --states=drain --format=%N | paste -sd,)
+[ -z "$drained" ] || scontrol show nodes "$drained" --json | head -c 900000
+"""
+
+
+def sums(files):
+    """Return the SHA-256 of each text by name."""
+    texts = {name: text.encode("utf-8", "surrogateescape") for name, text in sorted(files.items())}
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+
+
+def slurmctld(container, files, last_written, known, seconds, run=None):
+    """Return what slurmctld says: ``answered``, or else ``problem`` and whether it was ``late``.
+
+    ``current``: it runs with the files as they are. ``resume``: the nodes that it took out at a registration which has
+    been followed by a better one.
+    """
+    inside = ["timeout", "-k", "1", str(seconds), "sh", "-c", ASK]
+    command = ["docker", "exec", "--env", "SLURM_TIME_FORMAT=%s", container, *inside]
+    code, said = (run or command_run)(command, seconds + 2)
+    config, _, nodes = said.partition("== nodes\n")
+    boot = re.search(r"^BOOT_TIME\s*=\s*([0-9]{1,12})$", config, re.M)
+    if code != 0 or not boot:
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return {
+            "answered": False,
+            "late": code in (124, 137) or (code is None and bool(said)),
+            "problem": lines[0][:300] if lines else "it said nothing",
+        }
+    try:
+        found = [str(node["name"]) for node in json.loads(nodes)["nodes"] if to_resume(node)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        found = []
+    current = not needed(int(boot.group(1)), files, last_written, *known)
+    return {"answered": True, "late": False, "problem": "", "current": current, "resume": found}
+
+
+def collect(root, ask, patience=1):
+    """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``).
+
+    ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched; ``start``
+    are those lines of slurm.conf that only a start takes up.
+    """
+    found = {}
+    if "directory" in ask:
+        directory = Path(root, ask["directory"].lstrip("/"))
+        files = read(directory)
+        known = remembered(Path(root, RECORD.lstrip("/")))
+        found["files"] = sums(files)
+        found["start"] = "\n".join(AT_START.findall(files.get("slurm.conf", "")))
+        found["slurmctld"] = slurmctld(ask["container"], files, written(directory, files), known, 10 * patience)
+    if "cache" in ask:
+        found["fetched"] = sums(read(Path(root, ask["cache"].lstrip("/"))))
+    return found

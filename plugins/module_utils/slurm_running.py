@@ -1,0 +1,62 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""With which files slurmctld runs, and which nodes it keeps out for nothing. Standard library only, Python 3.8."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+#: Where the role remembers with which files slurmctld runs, and since when.
+RECORD = "/var/lib/clusterctl/slurm/running.json"
+
+#: How slurmctld begins the reason when a node registers with less than slurm.conf says (validate_node_specs() in
+#: src/slurmctld/node_mgr.c, gres_node_config_validate() in src/interfaces/gres.c, both 24.11).
+AT_REGISTRATION = re.compile(
+    r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
+)
+
+
+def to_resume(node):
+    """Tell whether slurmctld drained the node at a registration that has been followed by a better one.
+
+    ``node`` is its entry in ``scontrol show node --json``. None: it has not registered since; asking again may help.
+    """
+    state = set(node.get("state") or ())
+    reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
+    if "DRAIN" not in state or author != "slurm" or not AT_REGISTRATION.match(reason):
+        return False
+    return None if state & {"INVALID_REG", "NOT_RESPONDING", "DOWN", "UNKNOWN"} else True
+
+
+def read(directory):
+    """Return the files' texts by name."""
+    return {
+        path.name: path.read_text(encoding="utf-8", errors="surrogateescape")
+        for path in sorted(Path(directory).glob("*.conf"))
+        if path.is_file() and path.name != "slurmdbd.conf"
+    }
+
+
+def written(directory, files):
+    """Return when the last of the files was put there, in seconds since 1970."""
+    return max(((Path(directory) / name).lstat().st_ctime for name in files), default=0)
+
+
+def remembered(path):
+    """Return ``(boot, files)`` as they were recorded; ``(None, {})`` where nothing was, or nothing that can be read."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        return int(found["boot"]), {str(name): str(text) for name, text in found["files"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None, {}
+
+
+def needed(boot, files, last_written, known_boot, known_files):
+    """Tell whether slurmctld, which has run since ``boot``, may run with other files than those in the directory.
+
+    One that has started since the last record has read what was there; slurmctld tells its start in whole seconds, so
+    a file of the same second counts as a later one.
+    """
+    return known_files != files if boot == known_boot else last_written >= boot

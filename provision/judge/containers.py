@@ -1,0 +1,279 @@
+"""Whether a container is what was declared, by what the engine says of it (``docker container inspect``). Pure.
+
+The engine says more than was asked for, and says some of it in other words from release to release: it fills in
+defaults, writes capabilities with and without ``CAP_``, and turns ``systempaths=unconfined`` into two empty lists. What
+it fills in by itself is never a difference; what somebody else has set is one. A label of ours proves nothing about any
+of this, except for what the engine cannot know: with which settings of its own a daemon was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.model.checks import Check, Subject
+from provision.model.managed import Container
+
+#: Differences that a check shows before it counts the rest.
+_SHOWN = 5
+
+#: What is not declared is not there: each of these is empty, whatever the engine's word for that is.
+_EMPTY = (
+    "BlkioDeviceReadBps",
+    "BlkioDeviceReadIOps",
+    "BlkioDeviceWriteBps",
+    "BlkioDeviceWriteIOps",
+    "BlkioWeight",
+    "BlkioWeightDevice",
+    "CgroupParent",
+    "CpuCount",
+    "CpuPercent",
+    "CpuPeriod",
+    "CpuQuota",
+    "CpuRealtimePeriod",
+    "CpuRealtimeRuntime",
+    "CpuShares",
+    "CpusetCpus",
+    "CpusetMems",
+    "Devices",
+    "Dns",
+    "DnsOptions",
+    "DnsSearch",
+    "ExtraHosts",
+    "GroupAdd",
+    "KernelMemory",
+    "KernelMemoryTCP",
+    "Links",
+    "Memory",
+    "MemoryReservation",
+    "MemorySwap",
+    "NanoCpus",
+    "OomKillDisable",
+    "OomScoreAdj",
+    "PidsLimit",
+    "Privileged",
+    "StorageOpt",
+    "Sysctls",
+    "UTSMode",
+    "UsernsMode",
+    "VolumesFrom",
+)
+#: The first release of Docker that names them so is 25; before that, NVIDIA's runtime is told the names.
+_CDI = "cdi"
+
+
+def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any] | None) -> Check:
+    """Return the check of all containers of a role on one machine.
+
+    ``answer`` is ``containers`` of the machine's ``state``: what the engine says of each by name, None where it did not
+    answer in time. An engine that is absent or refuses has no containers.
+    """
+    if answer is None:
+        return subject.unknown(
+            "containers",
+            "the container engine did not answer in time",
+            cause="the container engine hangs",
+            fix="systemctl status docker",
+        )
+    names = [want.name for want in wants]
+    # Without an image nothing can be compared; a controller that was silent is no reason to replace what runs.
+    unheard = [want.name for want in wants if want.image is None]
+    wrong = [
+        f"{want.name} {problem}" for want in wants for problem in _problems(want, _found(answer, want.name), answer)
+    ]
+    if unheard and not wrong:
+        return subject.unknown(
+            "containers", f"of which image {', '.join(unheard)} should be, the controller did not say"
+        )
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return subject.check(
+        "containers",
+        not wrong,
+        "; ".join(wrong[:_SHOWN]) + more or f"{', '.join(names) or 'none'} running",
+        "running, of the settings and the image that are declared",
+        source="docker container inspect",
+        cause=str(answer.get("problem") or "") or "stopped, paused, or made anew or updated with other settings",
+    )
+
+
+def needed(want: Container, answer: Mapping[str, Any]) -> str:
+    """Return what makes the container as declared: ``nothing``, ``create``, ``replace``, ``unpause`` or ``start``."""
+    found = _found(answer, want.name)
+    if found is None:
+        return "create"
+    if differences(want, found, answer):
+        return "replace"
+    state = _mapping(found.get("State"))
+    if state.get("Paused"):
+        return "unpause"
+    # One that keeps failing is started again by the engine; it is for verification to say so.
+    return "nothing" if state.get("Running") or state.get("Restarting") else "start"
+
+
+def _problems(want: Container, found: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[str]:
+    if found is None:
+        return ["does not exist"]
+    problems = differences(want, found, answer)
+    if trouble := state_of(found):
+        problems.insert(0, trouble)
+    return problems
+
+
+def state_of(found: Mapping[str, Any]) -> str:
+    """Return in which state a container is that does not simply run; empty where it does."""
+    state = _mapping(found.get("State"))
+    for key, word in (("Paused", "is paused"), ("Restarting", "keeps being restarted"), ("Dead", "is dead")):
+        if state.get(key):
+            return word
+    return "" if state.get("Running") is True else f"is {_text(state.get('Status')) or 'not running'}"
+
+
+def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
+    """Return how a container differs from what is declared, in words; its state is none of it.
+
+    ``answer`` says beside the containers what the machine allows (``raised``: limits above its own) and which
+    release of NVIDIA's driver runs (``nvidia_driver``).
+    """
+    host, config = _mapping(found.get("HostConfig")), _mapping(found.get("Config"))
+    raised = bool(answer.get("raised"))
+    wrong: list[str] = []
+
+    def compare(what: str, observed: object, expected: object) -> None:
+        if observed != expected:
+            wrong.append(f"has {what} {_shown(observed)}, not {_shown(expected)}")
+
+    if want.image is not None and _text(config.get("Image")) != want.image:
+        wrong.append("is of another image" if want.image else "has an image that is to be built anew")
+    compare("command", [_text(found.get("Path")), *map(_text, _list(found.get("Args")))], list(want.command))
+    compare("user", _text(config.get("User")), want.user)
+    compare("network", _text(host.get("NetworkMode")), "host")
+    compare("restart policy", _text(_mapping(host.get("RestartPolicy")).get("Name")), "unless-stopped")
+    compare("read-only files", bool(host.get("ReadonlyRootfs")), want.read_only)
+    compare("pid namespace", _text(host.get("PidMode")), want.pid)
+    ipc = _text(host.get("IpcMode"))
+    compare("ipc namespace", "" if not want.ipc and ipc in ("private", "shareable", "none") else ipc, want.ipc)
+    if want.cgroupns:
+        compare("cgroup namespace", _text(host.get("CgroupnsMode")), want.cgroupns)
+    given = {name for name in want.capabilities if raised or name != "SYS_RESOURCE"}
+    compare("capabilities", _capabilities(host.get("CapAdd")), given)
+    compare("dropped capabilities", _capabilities(host.get("CapDrop")), {"ALL"})
+    compare("security options", _security(host), {_option(word) for word in want.security})
+    compare("directories in memory", _mapping(host.get("Tmpfs")), dict(map(_tmpfs, want.tmpfs)))
+    compare("mounts", _mounts(found), {_mount(word) for word in want.mounts})
+    compare("device rules", sorted(map(_text, _list(host.get("DeviceCgroupRules")))), sorted(want.device_rules))
+    limits = _limits(host)
+    for name, limit in _declared_limits(want.ulimits if raised else ()).items():
+        compare(f"limit {name}", limits.get(name), limit)
+    labels = _mapping(config.get("Labels"))
+    for key, value in want.labels.items():
+        compare(key, _text(labels.get(key)), value)
+    wrong += _gpus(want, host, config, _text(answer.get("nvidia_driver")))
+    wrong += [
+        f"has {key} {_shown(host[key])}" for key in _EMPTY if host.get(key) not in (None, "", 0, False, -1, [], {})
+    ]
+    return wrong
+
+
+def _gpus(want: Container, host: Mapping[str, Any], config: Mapping[str, Any], driver: str) -> list[str]:
+    """Return what differs about GPUs. The libraries in a container are those of one release of the driver."""
+    requests = [_mapping(one) for one in _list(host.get("DeviceRequests"))]
+    given = sorted(_text(name) for one in requests if one.get("Driver") == _CDI for name in _list(one.get("DeviceIDs")))
+    if not want.gpus:
+        return [f"is given devices: {_shown(requests)}"] if requests else []
+    wrong = []
+    by_runtime = f"NVIDIA_VISIBLE_DEVICES={','.join(sorted(want.gpus))}"
+    if given != sorted(want.gpus) and not (
+        _text(host.get("Runtime")) == "nvidia" and by_runtime in map(_text, _list(config.get("Env")))
+    ):
+        wrong.append(f"is not given {', '.join(want.gpus)}")
+    if (of := _text(_mapping(config.get("Labels")).get(DRIVER))) != driver:
+        wrong.append(f"was made with driver {of or 'none'}; {driver or 'none'} runs")
+    return wrong
+
+
+#: The release of the driver whose libraries a container has: the engine does not say which files a CDI name has become.
+DRIVER = "clusterctl.nvidia_driver"
+
+
+def _found(answer: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    found = _mapping(answer.get("found")).get(name)
+    return found if isinstance(found, Mapping) else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, set | list | tuple):
+        value = ", ".join(sorted(map(str, value))) if isinstance(value, set) else " ".join(map(str, value))
+    return str(value)[:120] or "none"
+
+
+def _capabilities(value: Any) -> set[str]:
+    return {_text(word).upper().removeprefix("CAP_") for word in _list(value)}
+
+
+def _option(word: str) -> str:
+    """Return a security option as the engine's later releases write it."""
+    name, _, value = word.replace(":", "=", 1).partition("=")
+    return name if value in ("", "true") else f"{name}={value}"
+
+
+def _security(host: Mapping[str, Any]) -> set[str]:
+    found = {_option(_text(word)) for word in _list(host.get("SecurityOpt"))}
+    # The engine's own, where a container sees the machine's processes or memory.
+    if "host" in (host.get("PidMode"), host.get("IpcMode")):
+        found.discard("label=disable")
+    if host.get("MaskedPaths") == [] and host.get("ReadonlyPaths") == []:
+        found.add("systempaths=unconfined")
+    return found
+
+
+def _tmpfs(word: str) -> tuple[str, str]:
+    path, _, options = word.partition(":")
+    return path, options
+
+
+def _mount(word: str) -> tuple[str, str, str, str]:
+    source, target, *options = word.split(":")
+    words = options[0].split(",") if options else []
+    propagation = next((word for word in words if word.lstrip("r") in ("slave", "shared", "private")), "rprivate")
+    return source.rstrip("/") or "/", target, "ro" if "ro" in words else "rw", propagation
+
+
+def _mounts(found: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
+    mounts = [_mapping(one) for one in _list(found.get("Mounts"))]
+    return {
+        (
+            _text(one.get("Source")).rstrip("/") or "/",
+            _text(one.get("Destination")),
+            "rw" if one.get("RW") else "ro",
+            _text(one.get("Propagation")) or "rprivate",
+        )
+        for one in mounts
+        # The image's own volumes, which have a number for a name.
+        if not (one.get("Type") == "volume" and len(_text(one.get("Name"))) == 64)
+    }
+
+
+def _limits(host: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+    limits = [_mapping(one) for one in _list(host.get("Ulimits"))]
+    return {_text(one.get("Name")): (one.get("Soft"), one.get("Hard")) for one in limits}
+
+
+def _declared_limits(words: Sequence[str]) -> dict[str, tuple[int, int]]:
+    found = {}
+    for word in words:
+        name, _, values = word.partition("=")
+        soft, _, hard = values.partition(":")
+        found[name] = (int(soft), int(hard or soft))
+    return found

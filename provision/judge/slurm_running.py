@@ -1,0 +1,102 @@
+"""Do Slurm's daemons run with the configuration that the cluster is to have, and is no node kept out for nothing? Pure.
+
+Judged before the role acts and again afterwards. What the whole cluster must show is in :mod:`provision.judge.slurm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from provision.judge.containers import state_of
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import MachineFacts
+from provision.model.state_facts import SlurmFacts
+
+SUBJECT = Subject("slurm_service", ("configuration", "registration"), fix="clusterctl provision slurm")
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge one machine's daemons.
+
+    ``wants``: ``daemons`` (this machine's), ``node`` (its name in Slurm), ``texts`` (files of the configuration as the
+    inventory renders them, by name; none where the controller is not in this run's scope), ``files`` (checksums of
+    those on the controller's disk), ``resume`` (nodes that may come back); both None where the controller was silent.
+    """
+    return [_configuration(facts, wants), _registration(wants)]
+
+
+def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    answer, daemons = facts["slurm"], wants["daemons"]
+    if not daemons:
+        return SUBJECT.skip("configuration", "none of Slurm's daemons belongs on this machine")
+    rendered = {name: sha256(str(text).encode()).hexdigest() for name, text in wants["texts"].items()}
+    wrong: list[str] = []
+    silent: list[str] = []
+    trouble = _trouble(facts, "slurmctld") if "slurmctld" in daemons else ""
+    if "slurmctld" in daemons and not trouble:
+        _controller(answer, rendered, wrong, silent)
+    if "slurmd" in daemons:
+        if wants["files"] is None:
+            silent.append("the controller did not say what its files are")
+        else:
+            expected = {**wants["files"], **rendered}
+            fetched = answer.get("fetched") or {}
+            if changed := sorted(name for name in expected if expected[name] != fetched.get(name)):
+                wrong.append(
+                    f"slurmd runs with another {', '.join(changed)} than the controller's"
+                    if fetched
+                    else "slurmd has fetched no configuration"
+                )
+    if trouble and not wrong and not silent:
+        return SUBJECT.skip("configuration", f"slurmctld {trouble}", unproven=True)
+    return SUBJECT.check(
+        "configuration",
+        Verdict.FAIL if wrong else Verdict.UNKNOWN if silent else Verdict.PASS,
+        "; ".join(wrong or silent) or f"{' and '.join(daemons)} run with it",
+        "the configuration that the inventory renders",
+        source="checksums of the files, and slurmctld's own word since when it runs",
+        cause="the inventory or a file has changed, and the daemons were not told" if wrong else "",
+    )
+
+
+def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: list[str], silent: list[str]) -> None:
+    """Add what is wrong, or not known, about slurmctld's configuration."""
+    said, files = answer["slurmctld"], answer["files"]
+    if changed := sorted(name for name in rendered if files.get(name) != rendered[name]):
+        wrong.append(f"slurmctld runs with another {', '.join(changed)} than the inventory renders")
+    elif said["answered"]:
+        if not said.get("current"):
+            wrong.append("slurmctld was not told of its files as they are now")
+    elif said["late"]:
+        silent.append("slurmctld did not answer in time")
+    else:
+        # It refuses, or is not there: the role finds out, and says what slurmctld logged.
+        wrong.append(f"slurmctld does not answer: {said['problem']}")
+
+
+def _trouble(facts: MachineFacts, name: str) -> str:
+    """Return why a container does not run, as far as the engine says; empty where it does or nothing is known."""
+    state = facts.get("state")
+    engine = state.get("containers") if state else None
+    if engine is None:
+        return ""
+    found = engine.get("found", {}).get(name)
+    return state_of(found) if found else "does not exist"
+
+
+def _registration(wants: Mapping[str, Any]) -> Check:
+    if "slurmd" not in wants["daemons"]:
+        return SUBJECT.skip("registration", "no jobs run on this machine")
+    if wants["resume"] is None:
+        return SUBJECT.skip("registration", "slurmctld did not say which nodes it keeps out", unproven=True)
+    out = wants["node"] in wants["resume"]
+    return SUBJECT.check(
+        "registration",
+        not out,
+        "drained by slurmctld, and has registered with what is declared since" if out else "not kept out for nothing",
+        "a node that has what is declared takes jobs",
+        source="scontrol show nodes --json",
+        cause="it had less than declared when it registered before",
+    )
