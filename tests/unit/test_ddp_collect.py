@@ -216,8 +216,8 @@ def test_a_run_that_is_a_link_is_not_followed(run: Path) -> None:
 
 
 def test_nobody_but_the_proofs_user_can_put_anything_where_runs_are_collected() -> None:
-    text = (content.ROOT / "roles/ddp_validation/tasks/install.yml").read_text(encoding="utf-8")
-    places = yaml.safe_load(text)[0]["small_files"]["directories"]
+    text = (content.ROOT / "roles/ddp_validation/vars/main.yml").read_text(encoding="utf-8")
+    places = yaml.safe_load(text)["__ddp_validation_managed"]["directories"]
 
     assert {place["path"].split("/")[-1] for place in places} >= {"runs", "{{ __ddp_validation_runs }}"}
     for place in places:
