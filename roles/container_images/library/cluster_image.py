@@ -42,7 +42,7 @@ options:
 """
 
 RETURN = """
-reference: {type: str, returned: always, description: The image by digest; empty where check mode would build it.}
+reference: {type: str, returned: always, description: The image by digest.}
 """
 
 
@@ -195,20 +195,13 @@ def main():
             "pull": {"type": "str", "required": True},
             "cache": {"type": "path", "required": True},
         },
-        supports_check_mode=True,
         required_one_of=[("suite", "base")],
     )
     changed = False
     try:
         image = Image(module.params)
-        try:
-            digest = image.known() if image.record.exists() else None
-        except image_registry.RegistryError:
-            # The cache is kept from an earlier cluster; in check mode a clean controller has started no registry.
-            if not module.check_mode:
-                raise
-            digest = None
-        if digest is None and not module.check_mode:
+        digest = image.known()
+        if digest is None:
             with (Path(module.params["cache"]) / "images.lock").open("w", encoding="utf-8") as lock:
                 # Several clusters may share a cache: whoever comes second finds the image built.
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -217,12 +210,7 @@ def main():
                     digest, changed = image.build(), True
     except (BuildError, image_registry.RegistryError, OSError) as error:
         module.fail_json(msg=f"image {module.params['name']}: {error}")
-    reference = image.reference(digest) if digest else ""
-    module.exit_json(
-        changed=changed or digest is None,
-        reference=reference,
-        ansible_facts={f"cluster_image_{module.params['name']}": reference},
-    )
+    module.exit_json(changed=changed, reference=image.reference(digest))
 
 
 if __name__ == "__main__":
