@@ -243,7 +243,7 @@ _SITES_WORD = re.compile(r"(?<![\w./<-])(?:node|slurm|cluster)_[a-z]\w*\b(?![(./
 #: actions and roles of ours hand on.
 _NO_VARIABLES = {
     *("node_log", "node_type"),
-    *("cluster_checks", "cluster_check_collect", "cluster_status", "cluster_data", "cluster_image_ddp"),
+    *("cluster_checks", "cluster_check_collect", "cluster_status", "cluster_data"),
     *("cluster_pending", "cluster_passed", "cluster_shared"),
 }
 
