@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
         except ValueError as error:
             return {**result, "failed": True, "msg": str(error)}
         result["ansible_facts"] = road.handed_on(facts, task_vars.get("ansible_facts"))
-        before = list(chain(*(checks for role, checks in judged.items() if road.ROLES[role].refuses)))
+        before = road.before(judged)
         found = [check for check in chain(*judged.values()) if check not in before]
         parents = [f"observed_{role}" for role in roles]
         if then == "act":

@@ -71,6 +71,12 @@ def printed(command, seconds=60, environment=None):
     return None if code is None else text
 
 
+def answer(ask, patience=1):
+    """Return exit code and output of a program that is asked: ``argv``, ``stdin``, ``seconds`` (30 where left out)."""
+    code, text = run(ask["argv"], int(ask.get("seconds", 30)) * patience, stdin=ask.get("stdin", ""))
+    return {"rc": code, "text": text}
+
+
 def _late(seconds):
     return f"did not answer in {seconds} s"
 

@@ -12,6 +12,7 @@ import time
 from ansible.module_utils import (
     hosts_text,
     image_recipe,
+    machine_commands,
     machine_engine,
     machine_gpu,
     machine_hardware,
@@ -109,6 +110,10 @@ options:
         slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched."
     type: dict
     default: {}
+  commands:
+    description: "Programs that are asked, by name: C(argv), C(stdin), C(seconds). What they print is reported."
+    type: dict
+    default: {}
   patience:
     description: How many times longer than usual a question may take.
     type: int
@@ -145,6 +150,7 @@ def main():
             "engine": {"type": "dict", "default": {}},
             "registry": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
+            "commands": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
         },
@@ -155,7 +161,7 @@ def main():
     state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
     images, store = given.pop("images"), given.pop("image_store")
     engine, registry = given.pop("engine"), given.pop("registry")
-    slurm, patience = given.pop("slurm"), given.pop("patience")
+    slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -186,6 +192,8 @@ def main():
         machine["images"] = image_recipe.collect(images, store, patience)
     if slurm:
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)
+    if commands:
+        machine["commands"] = {name: machine_commands.answer(ask, patience) for name, ask in commands.items()}
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

@@ -13,6 +13,7 @@ from provision.judge import (
     base_system,
     ddp_ready,
     engine,
+    gpu_stage,
     hardware,
     images,
     managed,
@@ -23,7 +24,7 @@ from provision.judge import (
     slurm_running,
 )
 from provision.model.checks import Check, Subject
-from provision.model.facts import MachineFacts
+from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
 from provision.model.systems import family
 
@@ -55,10 +56,13 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 
 
 _SLURM = ("slurm_controller", "slurm_compute")
+_COMPUTE = ("slurm_compute",)
+#: Of a role that leaves what it leaves to its own judge.
+_NONE = Subject("none", ())
 _GENERIC = ("packages", "files", "services")
 
 ROLES: Mapping[str, Role] = {
-    "preflight": Role("preflight", Subject("preflight", ()), _can_be_provisioned, refuses=True),
+    "preflight": Role("preflight", _NONE, _can_be_provisioned, refuses=True),
     "base_system": Role("base", Subject("base_system", _GENERIC, fix="clusterctl provision base"), base_system.checks),
     "container_engine": Role(
         "containers",
@@ -72,6 +76,12 @@ ROLES: Mapping[str, Role] = {
         images.checks,
         groups=_SLURM,
     ),
+    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_COMPUTE),
+    "nvidia_mig": Role("gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE),
+    "cuda_toolkit": Role("gpu", _NONE, gpu_stage.toolkits, groups=_COMPUTE),
+    "nvidia_containers": Role("gpu", _NONE, gpu_stage.containers, groups=_COMPUTE),
+    "rdma_userspace": Role("rdma", _NONE, gpu_stage.rdma_userspace, groups=_COMPUTE),
+    "gpudirect_rdma": Role("rdma", _NONE, gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role(
         "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
     ),
@@ -106,6 +116,13 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
     if entry.judge is not None:
         found += entry.judge(facts, own)
     return found
+
+
+def before(judged: Mapping[str, Sequence[Check]]) -> list[Check]:
+    """Return what is judged before anything is changed on any machine: none where no role of the run refuses."""
+    if not any(ROLES[role].refuses for role in judged):
+        return []
+    return [check for role, checks in judged.items() for check in checks if ROLES[role].refuses or check.before]
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:
@@ -169,7 +186,16 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     system = facts.get("os")
     return {
         **({"cluster_silent": silent} if silent else {}),
+        **_distribution(system),
         "os_family": family(system["id"], system.get("like", "")) if system else before.get("os_family", ""),
         "cluster_machine": {**(before.get("cluster_machine") or {}), **machine},
         "cluster_shared": {**known, **shared},
     }
+
+
+def _distribution(system: OperatingSystem | None) -> dict[str, str]:
+    """Return what Ansible calls the system, as far as roles ask."""
+    if not system:
+        return {}
+    names = {"debian": "Debian", "ubuntu": "Ubuntu"}
+    return {"distribution": names.get(system["id"], system["id"]), "distribution_version": system["version"]}

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic reads those of typing only f
 
 from provision.model.container_facts import EngineFacts, ImageFacts, RegistryFacts
 from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
-from provision.model.state_facts import HostsFacts, MungeFacts, SlurmFacts, StateFacts
+from provision.model.state_facts import CommandAnswer, HostsFacts, MungeFacts, SlurmFacts, StateFacts
 from provision.model.text import clean
 
 #: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
@@ -184,6 +184,7 @@ class MachineFacts(TypedDict, total=False):
     state: StateFacts
     munge: MungeFacts
     hosts: HostsFacts
+    commands: dict[Word, CommandAnswer]
     engine: EngineFacts
     registry: RegistryFacts
     images: dict[Word, ImageFacts]

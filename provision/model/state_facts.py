@@ -122,3 +122,11 @@ class SlurmFacts(TypedDict, total=False):
     start: Text
     slurmctld: SlurmctldFacts
     fetched: Sums
+
+
+@with_config(STRICT)
+class CommandAnswer(TypedDict):
+    """What a program printed and how it ended; ``rc`` is None where there was no answer, and ``text`` says why."""
+
+    rc: int | None
+    text: str

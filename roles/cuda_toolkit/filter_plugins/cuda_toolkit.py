@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from provision import content
 from provision.judge import toolkit
 from provision.nvidia import cuda_toolkit
 
@@ -42,6 +43,11 @@ def cuda_toolkit_checks(answer, asked):
     return [check.as_dict() for check in toolkit.checks(_plan(asked), _versions(asked), str(answer))]
 
 
+def cuda_toolkit_file(name):
+    """Return the text of a file of this role: plays that only ask machines are not in the role's directory."""
+    return (content.ROOT / "roles/cuda_toolkit/files" / str(name)).read_text(encoding="utf-8")
+
+
 class FilterModule:
     """Filters of the role cuda_toolkit."""
 
@@ -52,4 +58,5 @@ class FilterModule:
             "cuda_toolkit_asked": cuda_toolkit_asked,
             "cuda_toolkit_brought": cuda_toolkit_brought,
             "cuda_toolkit_checks": cuda_toolkit_checks,
+            "cuda_toolkit_file": cuda_toolkit_file,
         }

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from provision import content
 from provision.judge import gpu_containers
 from provision.model.gres import gpus
 
@@ -18,9 +19,18 @@ def nvidia_containers_checks(text, installed, version, packages, gres):
     return [check.as_dict() for check in found]
 
 
+def nvidia_containers_file(name):
+    """Return the text of a file of this role: plays that only ask machines are not in the role's directory."""
+    return (content.ROOT / "roles/nvidia_containers/files" / str(name)).read_text(encoding="utf-8")
+
+
 class FilterModule:
     """Filters of the role nvidia_containers."""
 
     def filters(self):
         """Return the filters by name."""
-        return {"nvidia_containers_checks": nvidia_containers_checks, "nvidia_containers_gpus": gpus}
+        return {
+            "nvidia_containers_checks": nvidia_containers_checks,
+            "nvidia_containers_file": nvidia_containers_file,
+            "nvidia_containers_gpus": gpus,
+        }

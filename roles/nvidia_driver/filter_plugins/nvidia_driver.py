@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from provision.nvidia import driver as nvidia_driver
+from provision.nvidia import driver_packages
 from provision.nvidia import driver_state as nvidia_driver_state
 from provision.nvidia.driver_plan import Plan
 
@@ -43,6 +44,11 @@ def nvidia_driver_unbuilt(gpu, kernels):
     return nvidia_driver_state.unbuilt(gpu, [str(kernel) for kernel in kernels])
 
 
+def nvidia_driver_files(source):
+    """Return the files that are ours or in the way, for a driver from this source."""
+    return list(driver_packages.FILES) if source else []
+
+
 class FilterModule:
     """Filters of the role nvidia_driver."""
 
@@ -50,6 +56,7 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "nvidia_driver_common": nvidia_driver_common,
+            "nvidia_driver_files": nvidia_driver_files,
             "nvidia_driver_exactly": nvidia_driver_exactly,
             "nvidia_driver_unbuilt": nvidia_driver_unbuilt,
             "nvidia_driver_unheld": nvidia_driver_unheld,

@@ -34,4 +34,8 @@ class FilterModule:
 
     def filters(self):
         """Return the filters by name."""
-        return {"nvidia_mig_layout": nvidia_mig_layout, "nvidia_mig_checks": nvidia_mig_checks}
+        return {
+            "nvidia_mig_items": _items,
+            "nvidia_mig_layout": nvidia_mig_layout,
+            "nvidia_mig_checks": nvidia_mig_checks,
+        }

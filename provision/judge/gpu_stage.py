@@ -1,0 +1,82 @@
+"""Whether the stages gpu and rdma have something to do on a machine: the subjects' own judges, on one answer. Pure.
+
+Their roles keep their own plans inside; here it is only decided whether a machine enters them at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provision.judge import driver, gpu_containers, gpudirect, mig, rdma, toolkit
+from provision.model import gpu_facts
+from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
+from provision.nvidia import cuda_toolkit
+from provision.nvidia.driver import plan
+from provision.rdma.expected import majority
+
+#: What a plan would change, whether or not a check has a name for it.
+PLANNED = Subject("nvidia_driver", ("planned",), fix="clusterctl provision gpu")
+
+_SILENT = "the machine was not asked"
+
+
+def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge the driver, what keeps it from being changed, and whether its plan has anything to do."""
+    found = driver.checks(facts, wants)
+    try:
+        machine = gpu_facts.read(facts)
+    except ValueError as error:
+        return [*found, PLANNED.unknown("planned", str(error))]
+    planned = plan(machine, wants)
+    found += driver.preflight(machine, planned, wants)
+    if planned.skip or planned.refusals:
+        return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
+    observed = "; ".join(planned.pending)
+    return [*found, PLANNED.check("planned", not observed, observed or "nothing to change", "nothing to change")]
+
+
+def nvidia_mig(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge the instances. ``wants``: ``layout``, ``devices``, ``by_files``."""
+    told = _command(facts, "mig")
+    answer = {"stdout": told["text"], "rc": told["rc"]}
+    layout, devices = ([str(item) for item in wants[name]] for name in ("layout", "devices"))
+    return mig.checks(layout, devices, answer, by_files=bool(wants["by_files"]))
+
+
+def toolkits(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge CUDA's toolkits. ``wants``: ``versions``, ``installers``, ``driver``, ``default``."""
+    versions = [str(version) for version in wants["versions"]]
+    installers = [{str(key): str(value) for key, value in item.items()} for item in wants["installers"]]
+    asked = cuda_toolkit.plan(versions, installers, str(wants["driver"]), str(wants["default"]))
+    return toolkit.checks(asked, versions, _command(facts, "toolkits")["text"])
+
+
+def containers(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge how containers are given GPUs. ``wants``: ``installed``, ``version``, ``packages``, ``gres``."""
+    return gpu_containers.checks(
+        _command(facts, "gpu_containers")["text"],
+        installed=bool(wants["installed"]),
+        version=str(wants["version"]),
+        packages=[str(name) for name in wants["packages"]],
+        gres=wants["gres"],
+    )
+
+
+def rdma_userspace(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge a machine's adapters by themselves: what other machines have is compared by verify."""
+    if "rdma" not in facts:
+        return rdma.SUBJECT.all_unknown(_SILENT)
+    return rdma.checks(facts["rdma"], majority([rdma.adapters_of(facts["rdma"])]), wants)
+
+
+def gpudirect_rdma(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge the way from adapters to GPUs."""
+    adapters = facts.get("rdma", {}).get("adapters")
+    return gpudirect.checks(None if adapters == [] else facts, wants)
+
+
+def _command(facts: MachineFacts, name: str) -> Mapping[str, Any]:
+    """Return what a program answered; an empty answer where nobody asked, because nothing is declared."""
+    return facts.get("commands", {}).get(name) or {"rc": 0, "text": ""}
