@@ -60,11 +60,13 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
+        # Of a machine that none of them is for there is nothing to ask, either.
+        parents = [f"observed_{role}" for role in roles]
         if then != "share":
             roles = road.roles_for(roles, task_vars["group_names"])
         result["changed"] = False
         if not roles:
-            return result
+            return _grouped(result, parents)
         if then == "share":
             return self._shared(result, roles, task_vars)
         try:
@@ -78,7 +80,6 @@ class ActionModule(ActionBase):
         result["ansible_facts"] = road.handed_on(facts, task_vars.get("ansible_facts"))
         before = road.before(judged)
         found = [check for check in chain(*judged.values()) if check not in before]
-        parents = [f"observed_{role}" for role in roles]
         if then == "act":
             self._to_do(result, judged, before, task_vars)
             parents += result.pop("pending")
@@ -89,11 +90,7 @@ class ActionModule(ActionBase):
             _fail(result, [*before, *found], [check for check in (*before, *found) if not check.ok])
         if self._task.diff and then == "act" and (diffs := self._diffs(wanted, facts, task_vars)):
             result["diff"] = diffs
-        if not result.get("failed"):
-            # A result can name one group: there is one for each set of roles, below the groups of these roles.
-            result["add_group"] = f"observed_{hashlib.sha256(' '.join(parents).encode()).hexdigest()[:16]}"
-            result["parent_groups"] = parents
-        return result
+        return result if result.get("failed") else _grouped(result, parents)
 
     def _to_do(self, result, judged, before, task_vars):
         """Put into the result what there is to do, and as ``pending`` the groups for it; fail where it is not known."""
@@ -232,3 +229,10 @@ def _fail(result, checks, bad):
     result["cluster_checks"] = [check.as_dict() for check in checks]
     if bad:
         result.update(failed=True, msg="\n".join(check.sentence for check in bad))
+
+
+def _grouped(result, parents):
+    """Put the machine into groups. A result can name one: there is one for each set, and it is in all of them."""
+    result["add_group"] = f"observed_{hashlib.sha256(' '.join(parents).encode()).hexdigest()[:16]}"
+    result["parent_groups"] = parents
+    return result
