@@ -37,7 +37,8 @@ class Role:
     """A role on this road: the stage that it belongs to, the generic checks that its data gives, and its own judge.
 
     ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
-    are those of the inventory whose machines it is for; none means all.
+    are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
+    before anything is changed, so that preflight asks for them too.
     """
 
     stage: str
@@ -45,6 +46,7 @@ class Role:
     judge: Judge | None = None
     refuses: bool = False
     groups: tuple[str, ...] = ()
+    asked_before: bool = False
 
 
 def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -76,7 +78,7 @@ ROLES: Mapping[str, Role] = {
         images.checks,
         groups=_SLURM,
     ),
-    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_COMPUTE),
+    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_COMPUTE, asked_before=True),
     "nvidia_mig": Role("gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE),
     "cuda_toolkit": Role("gpu", _NONE, gpu_stage.toolkits, groups=_COMPUTE),
     "nvidia_containers": Role("gpu", _NONE, gpu_stage.containers, groups=_COMPUTE),
@@ -128,7 +130,9 @@ def before(judged: Mapping[str, Sequence[Check]]) -> list[Check]:
 def roles_of(stages: Iterable[str]) -> list[str]:
     """Return the roles of these stages that are observed before they act, in order."""
     wanted = set(stages)
-    return [name for name, role in ROLES.items() if role.stage in wanted]
+    return [
+        name for name, role in ROLES.items() if role.stage in wanted or (role.asked_before and "preflight" in wanted)
+    ]
 
 
 def merge(options: MutableMapping[str, Any], name: str, value: Any) -> None:

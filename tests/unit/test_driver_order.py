@@ -13,6 +13,7 @@ import yaml
 from machines import plugin
 
 from provision import content
+from provision.judge import gpu_stage, road
 
 TASKS = content.ROOT / "roles/nvidia_driver/tasks"
 
@@ -83,18 +84,25 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return ask
 
 
-@pytest.mark.parametrize("purpose", ["preflight", "plan"])
-def test_a_training_that_slurm_does_not_know_stops_preflight_and_the_stage_alike(asked: Any, purpose: str) -> None:
-    assert asked(purpose) == ["nvidia_driver.processes"]
+def test_a_training_that_slurm_does_not_know_stops_the_stage(asked: Any) -> None:
+    assert asked("plan") == ["nvidia_driver.processes"]
 
 
-def test_preflight_and_the_stage_ask_who_holds_the_gpus_before_anything_is_changed() -> None:
-    asking = {
-        name: [task["nvidia_driver_state"]["purpose"] for task in tasks(TASKS / f"{name}.yml")]
-        for name in ("preflight", "plan")
-    }
-    gpu = yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8"))
+def test_a_training_that_slurm_does_not_know_stops_preflight_before_anything_is_changed(tmp_path: Path) -> None:
+    machine, case = driver_machines.machine("row01_reload_is_enough", tmp_path)
+    told = {"pid": 4711, "name": "python3", "user": "ada", "command": "train.py", "container": "", "slurm": False}
+    machine["gpu"]["holders"] = [told]
 
-    assert asking == {"preflight": ["preflight"], "plan": ["plan"]}
-    assert "tasks_from: preflight\n" in content.playbook("preflight").read_text(encoding="utf-8")
+    checks = gpu_stage.nvidia_driver(machine, driver_machines.wants(case))
+    judged = {"preflight": [], "nvidia_driver": checks}
+
+    assert [check.id for check in road.before(judged) if not check.ok] == ["nvidia_driver.processes"]
+    assert road.before({"nvidia_driver": checks}) == []
+
+
+def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
+    asking = [task["nvidia_driver_state"]["purpose"] for task in tasks(TASKS / "plan.yml")]
+    gpu = [play for play in yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8")) if "hosts" in play]
+
+    assert asking == ["plan"]
     assert gpu[0]["tasks"][0]["ansible.builtin.import_role"] == {"name": "nvidia_driver", "tasks_from": "plan"}

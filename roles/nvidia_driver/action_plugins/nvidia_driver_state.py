@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a machine for its GPUs and its driver, decide, and judge: one task, so that a machine without GPUs costs one.
 
-``wants`` are the role's variables without its name. ``purpose`` is ``preflight`` (refuse what is impossible, and
-processes that Slurm does not know), ``plan`` (the same, and prove the driver where nothing is to be done) or ``verify``
-(prove it). The result carries ``machine``, ``plan``, ``activation``.
+``wants`` are the role's variables without its name. ``purpose`` is ``plan`` (refuse what is impossible, and processes
+that Slurm does not know; prove the driver where nothing is to be done) or ``verify`` (prove it). The result carries
+``machine``, ``plan``, ``activation``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class ActionModule(ActionBase):
             return {**result, **self._judged(verify_driver.checks(answer["machine"], wants), task_vars)}
         plan = nvidia_driver.plan(machine, wants)
         state = nvidia_driver_state.activation(machine["gpu"], plan.flavour)
-        if self._task.args["purpose"] == "preflight":
-            checks = verify_driver.preflight(machine, plan, wants)
-        elif self._task.args["purpose"] == "plan" and (plan.refusals or plan.pending):
+        if self._task.args["purpose"] == "plan" and (plan.refusals or plan.pending):
             warnings = [check for check in verify_driver.refused(plan) if check.ok]
             checks = [*warnings, *verify_driver.preflight(machine, plan, wants)]
         else:
