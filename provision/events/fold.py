@@ -36,6 +36,9 @@ _RESULTS = {
     "runner_on_skipped": "skipped",
 }
 
+#: The pattern of a play that has worked out that there is nothing to do on any machine.
+NOBODY = "!all"
+
 
 @dataclass
 class RunReport:
@@ -83,6 +86,7 @@ class RunReport:
     unmatched: list[str] = field(default_factory=list)
     lost: list[tuple[str, str]] = field(default_factory=list)
     _play_name: str = ""
+    _for_nobody: bool = False
     _at: int = 0
 
     # -- asking ----------------------------------------------------------------------------------------------------
@@ -142,8 +146,10 @@ class RunReport:
             self._current().ended = moment(event) or self._current().ended
         elif kind == "playbook_on_play_start":
             self._play(str(data.get("name", "")), moment(event))
+            self._for_nobody = data.get("pattern") == NOBODY
         elif kind == "playbook_on_no_hosts_matched":
-            self.unmatched.append(self._play_name)
+            if not self._for_nobody:
+                self.unmatched.append(self._play_name)
         elif kind == "playbook_on_stats":
             self._stats(data)
         elif kind in ("warning", "system_warning", "deprecated"):

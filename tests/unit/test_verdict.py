@@ -177,6 +177,12 @@ def test_a_play_for_nobody_is_no_pass_unless_the_run_was_for_some_machines_only(
     assert verdict(run(events, limited=("node1",))).word is Verdict.PASS
 
 
+def test_a_play_that_has_nothing_to_do_on_any_machine_is_no_hole_in_the_run() -> None:
+    play = {"event": "playbook_on_play_start", "event_data": {"name": "Jobs", "pattern": "!all"}}
+
+    assert verdict(run([*RECORDED[:-1], play, NOBODY, RECORDED[-1]])).word is Verdict.PASS
+
+
 def test_a_record_with_a_hole_is_no_pass() -> None:
     assert verdict(run(RECORDED, unrecorded="the journal could not be written: no space")).word is Verdict.UNKNOWN
 
