@@ -29,7 +29,9 @@ from itertools import chain
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import add_all_plugin_dirs
 from ansible.template import trust_as_template
 
 from provision import content
@@ -47,6 +49,28 @@ PATIENCE = 5
 FAMILY = "Debian"
 
 
+def _data():
+    """Return defaults and constants of all roles that are observed, their templates unresolved.
+
+    Read once, before the first worker is made: a play that imported the roles for them would cost more than all that a
+    machine on which nothing is to be done is asked.
+    """
+    loader = DataLoader()
+    defaults: dict = {}
+    constants: dict = {}
+    for role in ("cluster", *road.ROLES):
+        directory = content.ROOT / "roles" / role
+        add_all_plugin_dirs(str(directory))  # the filters that its data goes through
+        for part, found in (("defaults", defaults), ("vars", constants)):
+            file = directory / part / "main.yml"
+            if file.is_file():
+                found.update(loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {})
+    return defaults, constants
+
+
+_DEFAULTS, _CONSTANTS = _data()
+
+
 class ActionModule(ActionBase):
     """``observe``: see the module's docstring."""
 
@@ -62,6 +86,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
         # Of a machine that none of them is for there is nothing to ask, either.
         parents = [f"observed_{role}" for role in roles]
+        task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
         if then != "share":
             roles = road.roles_for(roles, task_vars["group_names"])
         result["changed"] = False
@@ -125,7 +150,8 @@ class ActionModule(ActionBase):
             # Roles' data then speaks of the machine that answers.
             delegated = task_vars["ansible_delegated_vars"]
             name = self._task.delegate_to
-            variables = {**delegated[name], "inventory_hostname": name, "ansible_delegated_vars": delegated}
+            variables = {**_DEFAULTS, **delegated[name], **_CONSTANTS, "inventory_hostname": name}
+            variables["ansible_delegated_vars"] = delegated
         try:
             facts, given = self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)
         except ManagedError as error:

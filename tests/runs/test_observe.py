@@ -30,8 +30,6 @@ print(json.dumps({{"changed": False, "machine": answer}}))
 """
 
 OBSERVED = """\
-    - name: Read what munge leaves behind
-      ansible.builtin.import_role: {name: munge, tasks_from: managed}
     - name: Ask
       observe: {roles: [munge]}
       changed_when: false
@@ -186,8 +184,6 @@ def test_a_controller_outside_the_run_is_asked_what_a_controller_is_asked(tmp_pa
 
 
 WRITTEN = """\
-    - name: Read what munge leaves behind
-      ansible.builtin.import_role: {name: munge, tasks_from: managed}
     - name: Write the file as the role does
       ansible.builtin.template:
         src: ROOT/roles/munge/templates/munge.service.conf.j2
