@@ -17,14 +17,25 @@ from provision.nvidia.driver import plan
 from provision.rdma.expected import majority
 
 #: What a plan would change, whether or not a check has a name for it.
-PLANNED = Subject("nvidia_driver", ("planned",), fix="clusterctl provision gpu")
+PLANNED = Subject("nvidia_driver", ("planned", "returned"), fix="clusterctl provision gpu")
+
+#: Marks a drain as the role's: word for word, or it is somebody else's.
+REASON = "clusterctl: nvidia driver"
 
 _SILENT = "the machine was not asked"
 
 
 def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
-    """Judge the driver, what keeps it from being changed, and whether its plan has anything to do."""
+    """Judge the driver, what keeps it from being changed, and whether its plan has anything to do.
+
+    ``wants`` are the driver's, and ``compute``: the machine is one for jobs; ``kept``: the role keeps it from Slurm.
+    """
+    if not wants["compute"]:
+        return []
+    seen = f"drained: {REASON}" if wants["kept"] else "not kept from Slurm"
+    cause = "an earlier run was stopped, or the node's jobs could not work"
     found = driver.checks(facts, wants)
+    found.append(PLANNED.check("returned", not wants["kept"], seen, "not kept from Slurm", cause=cause))
     try:
         machine = gpu_facts.read(facts)
     except ValueError as error:
@@ -35,6 +46,14 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
     observed = "; ".join(planned.pending)
     return [*found, PLANNED.check("planned", not observed, observed or "nothing to change", "nothing to change")]
+
+
+def drained(facts: MachineFacts) -> list[str] | None:
+    """Return the nodes that the role keeps from Slurm, as the controller says; None where it was not asked."""
+    if "drained" not in facts.get("commands", {}):
+        return None
+    rows = (row.partition("|") for row in _command(facts, "drained")["text"].splitlines())
+    return sorted({name.strip() for name, _, reason in rows if reason.strip() == REASON})
 
 
 def nvidia_mig(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:

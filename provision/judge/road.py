@@ -78,7 +78,7 @@ ROLES: Mapping[str, Role] = {
         images.checks,
         groups=_SLURM,
     ),
-    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_COMPUTE, asked_before=True),
+    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
     "nvidia_mig": Role("gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE),
     "cuda_toolkit": Role("gpu", _NONE, gpu_stage.toolkits, groups=_COMPUTE),
     "nvidia_containers": Role("gpu", _NONE, gpu_stage.containers, groups=_COMPUTE),
@@ -173,6 +173,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         # What slurmctld does not say is nothing that somebody could be accused of.
         resume = slurm["slurmctld"].get("resume")
         shared["slurm"] = {"files": slurm["files"], "start": slurm["start"], "resume": resume}
+    if (drained := gpu_stage.drained(facts)) is not None:
+        shared["drained"] = drained
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
         machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -53,7 +54,10 @@ class Stage:
         for role in ("nvidia_mig", "cuda_toolkit", "nvidia_containers"):
             self.task(role, "true")
         self.task("slurm_service", f"touch {directory}/renewed", "renew")
-        shutil.copy(content.playbook("gpu"), directory / "gpu.yml")
+        # Without the observation before it, which would find this computer as it is.
+        plays = [play for play in yaml.safe_load(content.playbook("gpu").read_text()) if "hosts" in play]
+        plays[0]["hosts"] = "slurm_compute"
+        (directory / "gpu.yml").write_text(yaml.safe_dump(plays))
         (directory / "bin").mkdir()
         (directory / "bin/docker").write_text(DOCKER.format(directory))
         (directory / "bin/docker").chmod(0o755)

@@ -93,7 +93,7 @@ def test_a_training_that_slurm_does_not_know_stops_preflight_before_anything_is_
     told = {"pid": 4711, "name": "python3", "user": "ada", "command": "train.py", "container": "", "slurm": False}
     machine["gpu"]["holders"] = [told]
 
-    checks = gpu_stage.nvidia_driver(machine, driver_machines.wants(case))
+    checks = gpu_stage.nvidia_driver(machine, {**driver_machines.wants(case), "compute": True, "kept": False})
     judged = {"preflight": [], "nvidia_driver": checks}
 
     assert [check.id for check in road.before(judged) if not check.ok] == ["nvidia_driver.processes"]
@@ -106,3 +106,23 @@ def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
 
     assert asking == ["plan"]
     assert gpu[0]["tasks"][0]["ansible.builtin.import_role"] == {"name": "nvidia_driver", "tasks_from": "plan"}
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(True, "fail"), (False, "pass")])
+def test_a_node_that_an_interrupted_run_keeps_from_slurm_enters_the_stage_again(
+    tmp_path: Path, kept: bool, verdict: str
+) -> None:
+    machine, case = driver_machines.machine("row01_reload_is_enough", tmp_path)
+
+    checks = gpu_stage.nvidia_driver(machine, {**driver_machines.wants(case), "compute": True, "kept": kept})
+
+    assert [check.verdict for check in checks if check.id == "nvidia_driver.returned"] == [verdict]
+    assert gpu_stage.nvidia_driver({}, {"compute": False, "kept": False}) == []
+
+
+def test_the_controller_says_which_nodes_the_stage_keeps_and_no_others() -> None:
+    text = "node1|clusterctl: nvidia driver\nnode2|disk is full\nnode3|clusterctl: nvidia driver, later\n"
+
+    assert gpu_stage.drained({"commands": {"drained": {"rc": 0, "text": text}}}) == ["node1"]
+    assert gpu_stage.drained({"commands": {"drained": {"rc": None, "text": "did not answer in 15 s"}}}) == []
+    assert gpu_stage.drained({}) is None
