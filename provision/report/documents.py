@@ -52,6 +52,7 @@ def run_document(
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
+        "pending": [check.as_dict() for check in report.pending],
         "checks": checks,
         "failures": _failures(report.failures),
         "unreachable": _failures(report.unreachable),
