@@ -52,7 +52,7 @@ def run_document(
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
-        "pending": [check.as_dict() for check in report.pending],
+        "pending_checks": [check.as_dict() for check in report.pending],
         "checks": checks,
         "failures": _failures(report.failures),
         "unreachable": _failures(report.unreachable),
@@ -80,7 +80,7 @@ def run_document(
         document["swept"] = report.swept
         document["unswept"] = report.unswept
     if command == "plan":
-        document["pending"] = report.changed > 0
+        document["pending"] = report.changes_pending
         document["diffs"] = [
             {"hosts": sorted(hosts), "task": diff.task, "path": diff.path, "diff": diff.text}
             for diff, hosts in report.diffs.items()

@@ -86,7 +86,7 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
     plan = labs.clusterctl("plan", lab.inventory, "containers", "--detailed-exitcode", "--json", check=False)
 
     assert plan.returncode == 10, plan.stderr
-    pending = [(check["host"], check["id"]) for check in report_of(plan)["pending"]]  # type: ignore[attr-defined]
+    pending = [(check["host"], check["id"]) for check in report_of(plan)["pending_checks"]]  # type: ignore[attr-defined]
     assert sorted(pending) == [("node1", "container_engine.files"), ("node2", "container_engine.files")]
     assert state(lab) == before
 
