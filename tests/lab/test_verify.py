@@ -162,5 +162,6 @@ def test_a_paused_slurmd_is_named_and_no_hardware_is_accused(provisioned_lab: la
     assert {"slurm.daemons", "slurm.answers"} <= found.get("node1", set()), found
     daemons = [check for check in document["checks"] if (check["id"], check["host"]) == ("slurm.daemons", "node1")]
     assert "slurmd is paused" in daemons[0]["observed"]
-    assert {check.split(".")[0] for check in set().union(*found.values())} <= {"slurm", "job", "ddp"}, found
+    subjects = {check.split(".")[0] for check in set().union(*found.values())}
+    assert subjects <= {"slurm", "slurm_service", "job", "ddp"}, found
     assert not {"head", "node2"} & set(found), found
