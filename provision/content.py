@@ -13,6 +13,9 @@ _INSTALLED = _PACKAGE / "_content"
 #: Directory that holds ansible.cfg, playbooks/, roles/, plugins/ and inventory/.
 ROOT = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
 
+#: Playbooks that stages import: what they do is part of the stage.
+PARTS = ("observe", "prove")
+
 
 def playbook(name: str) -> Path:
     """Return the path of ``playbooks/<name>.yml``; its existence is the caller's claim."""

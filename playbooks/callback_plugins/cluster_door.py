@@ -69,7 +69,9 @@ class CallbackModule(CallbackBase):
             if ours and self._run is None:
                 self._run = plain.begin(*_given(play.get_variable_manager()))
             if self._run is not None:
-                self._run.play(path.stem if ours else "", play.get_name())
+                hosts = play.hosts
+                pattern = hosts if isinstance(hosts, str) else ",".join(hosts)
+                self._run.play(path.stem if ours else "", play.get_name(), pattern)
 
     def v2_playbook_on_no_hosts_matched(self):
         self._add("playbook_on_no_hosts_matched", {})

@@ -40,11 +40,11 @@ class PlainRun:
     report: RunReport = field(default_factory=lambda: RunReport(began=True))
     _stages: dict[str, None] = field(default_factory=dict)
 
-    def play(self, stage: str, name: str) -> None:
-        """Begin a play; ``stage`` is its playbook's name, empty for one of somebody else."""
+    def play(self, stage: str, name: str, pattern: str) -> None:
+        """Begin a play for the hosts of a pattern; ``stage`` is its playbook's name, empty for one of somebody else."""
         self._stages[stage] = None
         self.report.plays = [*self.report.plays, (stage, name)]
-        self.add({"event": "playbook_on_play_start", "event_data": {"name": name}})
+        self.add({"event": "playbook_on_play_start", "event_data": {"name": name, "pattern": pattern}})
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Fold one event in, of the shape that ansible-runner gives them."""
@@ -72,7 +72,8 @@ class PlainRun:
         """Return the judging command that the playbooks are: what they do beside it must have gone well, too."""
         if "verify" in self._stages:
             return "verify"
-        return next((name for name in JUDGING if set(self._stages) == {name}), None)
+        stages = set(self._stages).difference(content.PARTS)
+        return next((name for name in JUDGING if stages == {name}), None)
 
 
 def begin(

@@ -147,7 +147,8 @@ def test_preflight_refuses_what_the_stage_would_refuse_before_anything_is_change
 
     done = stage(tmp_path, {"node1": ""}, "-e", json.dumps(settings), playbook="preflight")
 
-    assert done.returncode != 0
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "verdict: fail" in done.stdout
     assert "nvidia_driver.cuda: fail: observed CUDA 14.0 with branch 580" in done.stdout
     assert recap(done)["node1"]["changed"] == 0
 
