@@ -84,9 +84,12 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
+        task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
+        if then == "act" and "slurm_conf" in roles and not task_vars["cluster_slurm_files"]:
+            # Of some nodes no hardware is declared: Slurm's stage asks for its roles when it comes, and says so.
+            roles = [role for role in roles if road.ROLES[role].stage != "slurm"]
         # Of a machine that none of them is for there is nothing to ask, either.
         parents = [f"observed_{role}" for role in roles]
-        task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
         if then != "share":
             roles = road.roles_for(roles, task_vars["group_names"])
         result["changed"] = False

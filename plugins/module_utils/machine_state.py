@@ -112,17 +112,21 @@ def packages(names, patience=1, run=None):
 def services(names, patience=1, run=None):
     """Return what systemd says of each service, with ``age``: seconds since it was started. None: it said nothing.
 
-    ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read.
+    ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read: at a
+    reload (UnitsLoadTimestamp), or, where there was none, at boot. The clock of both is the kernel's, which is not 0 at
+    the boot of a container.
     """
     run = run or printed
     if not names:
         return {}
     wanted = [f"--property={','.join(PROPERTIES)}", *(f"{name}.service" for name in names)]
     answer = run(["systemctl", "show", *wanted], 10 * patience)
-    loaded = run(["systemctl", "show", "--property=UnitsLoadTimestampMonotonic", "--value"], 10 * patience)
+    moments = "UnitsLoadTimestampMonotonic,UnitsLoadFinishTimestampMonotonic"
+    loaded = run(["systemctl", "show", f"--property={moments}", "--value"], 10 * patience)
     if not answer or loaded is None:
         return None
     uptime = time.clock_gettime(time.CLOCK_MONOTONIC)
+    read = max((int(moment) for moment in loaded.split()), default=0)
     found = {}
     for name, block in zip(names, answer.strip().split("\n\n")):  # noqa: B905 - Python 3.8
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -134,7 +138,7 @@ def services(names, patience=1, run=None):
             "enabled": values.get("UnitFileState", ""),
             "reload": values.get("NeedDaemonReload") == "yes",
             "age": round(uptime - entered, 3),
-            "loaded_age": round(uptime - int(loaded.strip() or 0) / 1e6, 3),
+            "loaded_age": round(uptime - read / 1e6, 3),
         }
     return found
 

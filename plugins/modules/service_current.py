@@ -83,9 +83,11 @@ def main():
         return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
     found = properties()
-    loaded = systemctl("show", "--property=UnitsLoadTimestampMonotonic", "--value").strip()
+    # At the last reload, or at boot where there was none.
+    moments = "UnitsLoadTimestampMonotonic,UnitsLoadFinishTimestampMonotonic"
+    loaded = max((int(moment) for moment in systemctl("show", f"--property={moments}", "--value").split()), default=0)
     ages = [age_of(path, time.time()) for path in module.params["units"]]
-    if to_reload(found, ages, int(loaded or 0) / 1e6, time.clock_gettime(time.CLOCK_MONOTONIC)):
+    if to_reload(found, ages, loaded / 1e6, time.clock_gettime(time.CLOCK_MONOTONIC)):
         # Reading unit files again changes nothing that runs.
         systemctl("daemon-reload")
         found = properties()

@@ -133,7 +133,12 @@ def down(name: str) -> None:
 
 @contextmanager
 def made(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Iterator[Lab]:
-    """Make a lab and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set."""
+    """Make a lab and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set.
+
+    One that a killed session has left is no clean one: it is removed before.
+    """
+    if labs.directory(name).exists() and not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+        down(name)
     try:
         yield up(name, nodes=nodes, gpus=gpus, sudo_password=sudo_password)
     finally:

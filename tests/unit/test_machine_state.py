@@ -103,9 +103,14 @@ ActiveEnterTimestampMonotonic=0
 """
 
 
-def test_services_are_told_with_the_seconds_since_they_were_started() -> None:
+@pytest.mark.parametrize("reloaded", [70, None])
+def test_services_are_told_with_the_seconds_since_they_were_started(reloaded: int | None) -> None:
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
-    run = answering(SHOWN.format(entered=int((now - 50) * 1e6)), f"{int((now - 70) * 1e6)}\n")
+    # Without a reload since its start, systemd has read its units when it was started, and says 0 of the reload.
+    moments = [now - 100, now - reloaded] if reloaded else [now - 70, 0]
+    run = answering(
+        SHOWN.format(entered=int((now - 50) * 1e6)), "\n".join(str(int(moment * 1e6)) for moment in moments)
+    )
 
     found = state.services(["munge", "none"], run=run)
 
