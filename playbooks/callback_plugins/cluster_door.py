@@ -20,12 +20,14 @@ from pathlib import Path
 
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
 from ansible import context
+from ansible.executor.process import worker
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.connection import ssh
+from ansible.utils.display import Display
 
 from provision.cli import plain
 from provision.errors import ClusterctlError, ExitCode
-from provision.ssh import bounded
+from provision.ssh import bounded, told
 
 DOCUMENTATION = """
     callback: cluster_door
@@ -56,7 +58,7 @@ class CallbackModule(CallbackBase):
         # There clusterctl is told all that happens, and judges.
         self.disabled = C.DEFAULT_STDOUT_CALLBACK == "clusterctl_events"
         if not self.disabled:
-            ssh.subprocess = bounded.module()
+            ssh.subprocess = bounded.module(told.ears(lambda: worker.current_worker, Display().display))
             os.environ[JUDGE] = self.CALLBACK_NAME
 
     def v2_playbook_on_start(self, playbook):

@@ -27,6 +27,7 @@ from provision.model.cluster import Cluster
 from provision.report.progress import Progress
 from provision.runner import journal
 from provision.runner import playbooks as runner
+from provision.runner.estimate import last_run
 from provision.runner.journal_lock import Hold
 from provision.runner.journal_lock import lock as cluster_lock
 from provision.runner.recover import recover
@@ -133,14 +134,19 @@ def play(
     targets = targets_of(opened.inventory, opened.hosts, request.user)
     try:
         running = ExitStack()
-        record = running.enter_context(session(command, opened, request, lock=lock))
+        record = running.enter_context(session(command, opened, request, lock=lock, stages=playbooks))
     except ClusterctlError as error:
         if lock != "shared" or error.exit_code is not ExitCode.LOCKED:
             raise
         return _beside(command, opened, request, error)
     with (
         running,
-        Progress(sys.stderr, machines=len(opened.hosts), verbosity=request.verbosity) as progress,
+        Progress(
+            sys.stderr,
+            machines=len(opened.hosts),
+            verbosity=request.verbosity,
+            expected=last_run(record, _room(lock)),
+        ) as progress,
     ):
         if command == "provision" and lock == "alone":
             everywhere = targets_of(opened.inventory, cluster_hosts(opened.inventory), request.user)
@@ -178,16 +184,18 @@ def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlE
 
 
 @contextmanager
-def session(command: str, opened: Opened, request: Request, *, lock: Hold | None) -> Iterator[journal.Run]:
+def session(
+    command: str, opened: Opened, request: Request, *, lock: Hold | None, stages: Sequence[str] = ()
+) -> Iterator[journal.Run]:
     """Make a run's record, under the cluster's lock where asked; a run that ends by an exception is recorded too."""
     directory = journal.prepare(journal.state_directory(opened.path))
     shown = {name: getattr(request, name) for name in ("limit", "check", "full", "user", "forks")}
     record = journal.begin(
         directory,
         command,
-        options={"inventory": str(opened.path), **shown},
+        options={"inventory": str(opened.path), **shown, "stages": list(stages)},
         hosts=opened.hosts,
-        room=journal.RUNS if lock else journal.LOOKS,
+        room=_room(lock),
     )
     with ExitStack() as stack:
         if lock:
@@ -211,6 +219,10 @@ def session(command: str, opened: Opened, request: Request, *, lock: Hold | None
         except BaseException:
             record.finish("interrupted")
             raise
+
+
+def _room(lock: Hold | None) -> str:
+    return journal.RUNS if lock else journal.LOOKS
 
 
 def _probe(report: RunReport, targets: Sequence[Target], passwords: Passwords) -> None:

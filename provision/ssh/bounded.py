@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+from provision.ssh.told import Ear
 
 #: Bytes of one answer, both streams together. Slurm's nodes in JSON are 4 KiB each: 2000 of them fit. Of the worst kind
 #: of JSON, this much is half a GiB of Python's values.
@@ -28,18 +31,18 @@ class TooMuchOutputError(OSError):
 class BoundedPopen(subprocess.Popen[bytes]):
     """A process that is killed, and whose reader gets :class:`TooMuchOutputError`, when it has written too much."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, ear: Ear | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.left = LIMIT
         self.stdout = self.stdout and _Counted(self.stdout, self)  # type: ignore[assignment]
-        self.stderr = self.stderr and _Counted(self.stderr, self)  # type: ignore[assignment]
+        self.stderr = self.stderr and _Counted(self.stderr, self, ear)  # type: ignore[assignment]
 
 
 class _Counted:
     """A pipe that is read in pieces, and not beyond what its process may still write."""
 
-    def __init__(self, pipe: Any, process: BoundedPopen) -> None:
-        self._pipe, self._process = pipe, process
+    def __init__(self, pipe: Any, process: BoundedPopen, ear: Ear | None = None) -> None:
+        self._pipe, self._process, self._ear = pipe, process, ear
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pipe, name)
@@ -55,9 +58,19 @@ class _Counted:
         if self._process.left < 0:
             self._process.kill()
             raise TooMuchOutputError
+        if self._ear is not None:
+            self._ear.hear(piece)
         return piece
 
 
-def module() -> SimpleNamespace:
-    """Return what stands for the module ``subprocess`` where processes are to be bounded."""
-    return SimpleNamespace(**{**vars(subprocess), "Popen": BoundedPopen})
+def module(ears: Callable[[], Ear | None] = lambda: None) -> SimpleNamespace:
+    """Return what stands for the module ``subprocess`` where processes are to be bounded.
+
+    ``ears`` makes, for each process that is started, what hears how far it is; None where nobody listens.
+    """
+
+    class Popen(BoundedPopen):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, ear=ears(), **options)
+
+    return SimpleNamespace(**{**vars(subprocess), "Popen": Popen})

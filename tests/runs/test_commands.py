@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -322,11 +323,12 @@ def test_progress_in_a_pipe_is_plain_lines_on_standard_error(site: Path) -> None
     assert "\r" not in done.stderr
 
 
-def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path) -> None:
+@pytest.mark.parametrize("columns", [20, 100])
+def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns: int) -> None:
     slow = "- name: A task with quite a long name for so small a terminal\n  ansible.builtin.command: sleep 1\n"
     stages_in(site, base=slow)
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "20", "LINES": "24", "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}
 
     process = start(site, ["provision", "inventory.ini", "base"], stderr=theirs, env=environment)
     process.communicate(timeout=60)
@@ -334,10 +336,13 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path) -> None
     written = os.read(ours, 65536).decode()
 
     assert process.returncode == 0
-    drawn = written.split("\r\x1b[K")
+    drawn = re.split(r"[\r\n]+", re.sub(r"\x1b\[(\?25[lh]|[0-9;]*[mKA])", "", written))
     assert len(drawn) > 3
-    assert "\n" not in written
-    assert max(map(len, drawn)) < 20
+    assert max(map(len, drawn)) <= columns
+    # The last drawing is taken away again: one line down, and back up to clear it.
+    assert written.count("\n") == 1
+    assert written.endswith("\x1b[1A\x1b[2K")
+    assert any("A task w" in line for line in drawn)
 
 
 def test_a_bug_during_a_run_is_on_record_beside_its_journal(site: Path) -> None:
