@@ -83,9 +83,17 @@ def path_state(root, path, now, text_limit=0, content=True):
     return state
 
 
-def paths(root, asked, texts=(), contents=()):
+def moment():
+    """Return now by the clock on the wall, which files go by, and by the kernel's, which systemd goes by.
+
+    What is compared by age must have its age of the same moment: between two questions a slow machine lets seconds pass.
+    """
+    return time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def paths(root, asked, texts=(), contents=(), now=None):
     """Return the state of each path; only those in ``contents`` and ``texts`` are read, these told up to 64 KiB."""
-    now, read = time.time(), {*texts, *contents}
+    now, read = (now or moment())[0], {*texts, *contents}
     return {path: path_state(root, path, now, 65536 if path in texts else 0, path in read) for path in asked}
 
 
@@ -109,7 +117,7 @@ def packages(names, patience=1, run=None):
     return {row[0]: {"version": row[1], "held": f"{row[0]}-" in locks and row[1] in locks} for row in rows}
 
 
-def services(names, patience=1, run=None):
+def services(names, patience=1, run=None, now=None):
     """Return what systemd says of each service, with ``age``: seconds since it was started. None: it said nothing.
 
     ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read: at a
@@ -125,7 +133,7 @@ def services(names, patience=1, run=None):
     loaded = run(["systemctl", "show", f"--property={moments}", "--value"], 10 * patience)
     if not answer or loaded is None:
         return None
-    uptime = time.clock_gettime(time.CLOCK_MONOTONIC)
+    uptime = (now or moment())[1]
     read = max((int(moment) for moment in loaded.split()), default=0)
     found = {}
     for name, block in zip(names, answer.strip().split("\n\n")):  # noqa: B905 - Python 3.8
@@ -221,11 +229,11 @@ def stored_images(root, store):
 
 def collect(root="/", ask=None, patience=1):
     """Return all of the above for what is asked: lists of names under ``paths``, ``texts``, ``packages``, ..."""
-    ask = ask or {}
+    ask, now = ask or {}, moment()
     return {
-        "paths": paths(root, ask.get("paths") or (), ask.get("texts") or (), ask.get("contents") or ()),
+        "paths": paths(root, ask.get("paths") or (), ask.get("texts") or (), ask.get("contents") or (), now),
         "packages": packages(ask.get("packages") or (), patience),
-        "services": services(ask.get("services") or (), patience),
+        "services": services(ask.get("services") or (), patience, now=now),
         "manager": manager(ask.get("manager") or (), patience),
         "containers": containers(root, ask.get("containers") or (), patience),
         "users": users(ask.get("users") or ()),

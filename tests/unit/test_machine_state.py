@@ -120,6 +120,24 @@ def test_services_are_told_with_the_seconds_since_they_were_started(reloaded: in
     assert found["none"]["load"] == "not-found"
 
 
+def test_ages_that_are_compared_are_of_one_moment_however_slow_the_machine_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, kernel = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+    (tmp_path / "unit").write_text("written, and read by systemd half a second later")
+    os.utime(tmp_path / "unit", (wall, wall))
+    read = f"{int((kernel + 0.5) * 1e6)}\n0\n"
+
+    def slow(command: list[str], seconds: float) -> str:
+        time.sleep(1)
+        return SHOWN.format(entered=int((kernel + 0.5) * 1e6)) if "munge.service" in command else read
+
+    monkeypatch.setattr(state, "printed", slow)
+    found = state.collect(tmp_path, {"paths": ["/unit"], "services": ["munge", "none"]})
+
+    assert found["services"]["munge"]["loaded_age"] < found["paths"]["/unit"]["age"]
+
+
 def test_a_key_is_told_by_a_hash_that_nobody_can_have_prepared(tmp_path: Path) -> None:
     (tmp_path / "munge.key").write_bytes(b"secret" * 20)
     (tmp_path / "munge.key").chmod(0o400)
