@@ -27,6 +27,7 @@ import time
 from itertools import chain
 
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
+from ansible._internal._templating._jinja_bits import AnsibleEnvironment
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
@@ -40,6 +41,7 @@ from provision.judge.managed import text_changes
 from provision.model.checks import Verdict
 from provision.model.facts import answered
 from provision.model.managed import ManagedError, managed_from, questions
+from provision.runner import compiled
 from provision.runner.bad_checks import record
 
 #: How much longer a machine may take that did not answer all questions the first time.
@@ -68,7 +70,17 @@ def _data():
     return defaults, constants
 
 
+def _compiled(*data):
+    """Compile all texts of roles' data and of their templates, for all workers."""
+    kept = compiled.keep(AnsibleEnvironment)
+    templates = sorted(path for role in road.ROLES for path in content.ROOT.glob(f"roles/{role}/templates/*.j2"))
+    files = [trust_as_template(path.read_text(encoding="utf-8")) for path in templates]
+    compiled.prepare(AnsibleEnvironment(), [*compiled.texts(data), *files])
+    return kept
+
+
 _DEFAULTS, _CONSTANTS = _data()
+_COMPILED = _compiled(_DEFAULTS, _CONSTANTS)
 
 
 class ActionModule(ActionBase):

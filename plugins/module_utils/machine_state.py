@@ -86,7 +86,7 @@ def path_state(root, path, now, text_limit=0, content=True):
 def moment():
     """Return now by the clock on the wall, which files go by, and by the kernel's, which systemd goes by.
 
-    What is compared by age must have its age of the same moment: between two questions a slow machine lets seconds pass.
+    What is compared by age must have its age of the same moment: a slow machine lets seconds pass between questions.
     """
     return time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
 
