@@ -15,14 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import commands, fleet, roads, table
+from bench import commands, fleet, recorded, roads, table
 from bench.processor import Cost
 
 
-def made_up(counts: list[int]) -> tuple[dict[str, dict[int, Cost]], list[str]]:
+def made_up(counts: list[int], inventory: Path | None) -> tuple[dict[str, dict[int, Cost]], list[str]]:
     """Return what each road costs, and what could not be measured and why.
 
-    All are measured with the two smallest numbers of machines, the one that is ours with all.
+    All are measured with the two smallest numbers of machines, those that are ours with all. ``inventory`` is that of a
+    converged cluster, whose machines' answers are replayed for the whole road.
     """
     failed: list[str] = []
     measured: dict[str, dict[int, Cost]] = {}
@@ -42,6 +43,10 @@ def made_up(counts: list[int]) -> tuple[dict[str, dict[int, Cost]], list[str]]:
             note(road.name, roads.plain, road, counts[:2])
         note(roads.JUDGING.name, roads.plain, roads.JUDGING, counts)
         note("  the same through clusterctl", roads.ours, roads.JUDGING, counts)
+        if inventory:
+            answers = recorded.record(inventory)
+            whole = roads.Road("all that roles leave behind, by clusterctl")
+            note(whole.name, lambda machines, _, count: recorded.judged(machines, answers, count), whole, counts)
     return {name: costs for name, costs in measured.items() if costs}, failed
 
 
@@ -59,7 +64,7 @@ def main() -> None:
         figures["start-up"] = commands.start_up(arguments.runs)
         figures["large inventory"] = commands.ten_thousand(arguments.runs, arguments.nodes)
     if arguments.machines:
-        figures["made-up machines"], failed = made_up(sorted(arguments.machines))
+        figures["made-up machines"], failed = made_up(sorted(arguments.machines), arguments.inventory)
     if arguments.inventory:
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
     if arguments.json:

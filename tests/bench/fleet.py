@@ -34,8 +34,15 @@ case "$SSH_ORIGINAL_COMMAND" in
 esac
 cd {answers} || exit 1
 module=$(sed -n "s/^ansible_module='\([a-z_.]*\)',$/\1/p")
+file=${{module##*.}}
 set -- $SSH_CONNECTION
-exec sed "s/@ADDRESS@/$3/g; s/@NOW@/$(date +%s.%N)/g" "${{module##*.}}"
+address=$3
+IFS=.
+set -- $address
+name=made$((($3 - 1) * 250 + $4 - 1))
+[ "$name" != made0 ] || name=head
+[ ! -f "$file.$name" ] || file=$file.$name
+exec sed "s/@NAME@/$name/g; s/@ADDRESS@/$address/g; s/@NOW@/$(date +%s.%N)/g" "$file"
 """
 
 
@@ -49,8 +56,11 @@ def name(number: int) -> str:
     return f"made{number}" if number else "head"
 
 
-def inventory(count: int, variables: Mapping[str, object]) -> str:
-    """Return an INI inventory of a controller and ``count - 1`` compute nodes; ValueError for less than one."""
+def inventory(count: int, variables: Mapping[str, object], hardware: Mapping[str, object] | None = None) -> str:
+    """Return an INI inventory of a controller and ``count - 1`` compute nodes; ValueError for less than one.
+
+    ``hardware`` are the nodes' variables, ``variables`` those of all machines.
+    """
     if count < 1:
         raise ValueError("a cluster has one machine at least")
     lines = ["[slurm_controller]", f"{name(0)} ansible_host={address(0)}", "", "[slurm_compute]"]
@@ -58,12 +68,11 @@ def inventory(count: int, variables: Mapping[str, object]) -> str:
     lines += [
         "",
         "[slurm_compute:vars]",
-        "node_cpus=4",
-        "node_real_memory=4000",
+        *(f"{key}={value}" for key, value in (hardware or {"node_cpus": 4, "node_real_memory": 4000}).items()),
         "",
         "[all:vars]",
-        "cluster_name=bench",
     ]
+    variables = {"cluster_name": "bench", **variables}
     # In an INI file a value is read as Python where it can be, so that a text is quoted.
     lines += [f"{key}={json.dumps(value) if isinstance(value, str) else value}" for key, value in variables.items()]
     return "\n".join(lines) + "\n"
@@ -76,10 +85,13 @@ class Fleet:
     directory: Path
     port: int
 
-    def answer(self, module: str, answer: Mapping[str, Any]) -> None:
-        """Let every machine answer a module with this; ``@ADDRESS@`` and ``@NOW@`` in it become the machine's own."""
-        path = self.directory / "answers" / module
-        path.write_text(json.dumps(answer), encoding="utf-8")
+    def answer(self, module: str, answer: Mapping[str, Any] | str, machine: str = "") -> None:
+        """Let every machine, or the one, answer a module with this, as it is or as JSON.
+
+        ``@NAME@``, ``@ADDRESS@`` and ``@NOW@`` in it become the machine's own.
+        """
+        path = self.directory / "answers" / (f"{module}.{machine}" if machine else module)
+        path.write_text(answer if isinstance(answer, str) else json.dumps(answer), encoding="utf-8")
 
     def variables(self) -> dict[str, object]:
         """Return the variables with which Ansible gets to the machines and looks for nothing."""
@@ -93,11 +105,11 @@ class Fleet:
             "ansible_python_interpreter": "/usr/bin/python3",
         }
 
-    def write(self, count: int, **changes: object) -> Path:
+    def write(self, count: int, hardware: Mapping[str, object] | None = None, **changes: object) -> Path:
         """Write the inventory of ``count`` machines and return its path; a variable that is None is left out."""
         variables = {key: value for key, value in {**self.variables(), **changes}.items() if value is not None}
         path = self.directory / f"made{count}.ini"
-        path.write_text(inventory(count, variables), encoding="utf-8")
+        path.write_text(inventory(count, variables, hardware), encoding="utf-8")
         return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import resource
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import fleet, table
+from bench import fleet, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -103,3 +104,27 @@ def test_a_fleet_is_a_controller_and_compute_nodes() -> None:
     assert 'ansible_ssh_common_args="-o A=b"' in text
     with pytest.raises(ValueError, match="one machine"):
         fleet.inventory(0, {})
+
+
+def test_a_made_up_machine_answers_with_its_own_name_and_those_of_all_others(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("of three nodes\n")
+    answer = {
+        "machine": {
+            "hostname": "node1",
+            "addresses": {"node1": ["10.0.0.1"]},
+            "clock": {"begun": 1.5, "ended": 2.5},
+            "state": {"paths": {"/etc/slurm/slurm.conf": {"sha256": "of one"}, "/etc/other": {"sha256": "kept"}}},
+        },
+        "own": "10.0.0.1",
+    }
+    cluster = recorded.Recorded("", json.dumps(answer), {"node1": "10.0.0.1"}, {}, {})
+
+    told = json.loads(recorded._told(cluster, cluster.node, 3, tmp_path, "@NAME@", "@ADDRESS@").replace("@NOW@", "9.5"))
+
+    assert told["machine"]["hostname"] == "@NAME@"
+    assert told["machine"]["addresses"] == {fleet.name(n): [fleet.address(n)] for n in range(3)}
+    assert told["machine"]["clock"] == {"begun": 9.5, "ended": 9.5}
+    assert told["own"] == "@ADDRESS@"
+    paths = told["machine"]["state"]["paths"]
+    assert paths["/etc/slurm/slurm.conf"]["sha256"] == hashlib.sha256(b"of three nodes\n").hexdigest()
+    assert paths["/etc/other"]["sha256"] == "kept"
