@@ -141,15 +141,23 @@ class ActionModule(ActionBase):
             _fail(result, [*before, *rest], unknown)
             return
         result["cluster_passed"] = [check.id for check in found if check.verdict is Verdict.PASS]
-        result["cluster_pending"] = [check.as_dict() for check in rest]
+        result["cluster_pending"] = [
+            {"stage": road.ROLES[role].stage, **check.as_dict()}
+            for role, checks in judged.items()
+            for check in checks
+            if check in rest
+        ]
         result["cluster_checks"] = [check.as_dict() for check in before]
         if _record(task_vars, before):
             result["pending"] = ["refused"]
         if self._task.check_mode:
             # No role runs. Ansible's own output shows no part of a result that is long.
-            for check in rest:
-                if not check.ok:
-                    self._display.display(f"would change {task_vars['inventory_hostname']}: {check.sentence}")
+            for role, checks in judged.items():
+                for check in checks:
+                    if check in rest and not check.ok:
+                        brings = "".join(f" -> {one.sentence}" for one in check.consequences)
+                        told = f"{check.id}: {check.observed}{brings}"
+                        self._display.display(f"{road.ROLES[role].stage}: {task_vars['inventory_hostname']}: {told}")
             return
         full = boolean(task_vars.get("cluster_full", False), strict=False)
         result["pending"] += [
@@ -198,17 +206,20 @@ class ActionModule(ActionBase):
         return facts, wanted, judged
 
     def _diffs(self, wanted, facts, task_vars):
-        """Return the differences of files that may be shown: a second question, over the same connection."""
-        texts = {}
-        for managed in wanted.values():
-            texts.update(text_changes(managed, facts.get("state") or {}))
+        """Return the differences of files that may be shown: a second question, over the same connection.
+
+        A program that comes with a role is no configuration: it is named, with the number of its lines.
+        """
+        places = [place for managed in wanted.values() for place in text_changes(managed, facts.get("state") or {})]
+        programs = [_program(place) for place in places if place.program]
+        texts = {place.path: place.text for place in places if not place.program}
         if not texts:
-            return []
+            return programs
         ask = {"paths": sorted(texts), "texts": sorted(texts)}
         module_args = {"gather": [], "state": ask}
         answer = self._execute_module(module_name="machine_facts", module_args=module_args, task_vars=task_vars)
         found = answered(answer, [], 0, 0)["state"]["paths"]
-        return [
+        return programs + [
             {"before_header": path, "after_header": path, "before": found[path].get("text", ""), "after": texts[path]}
             for path in sorted(texts)
         ]
@@ -253,6 +264,11 @@ class ActionModule(ActionBase):
         return templar.template(
             trust_as_template(self._loader.get_text_file_contents(str(path))), overrides={"trim_blocks": True}
         )
+
+
+def _program(place):
+    lines = len(place.text.splitlines())
+    return {"after_header": place.path, "lines": lines, "prepared": f"{place.path}: a program of {lines} lines\n"}
 
 
 def _with_facts(task_vars, given, **facts):

@@ -26,6 +26,12 @@ class RegistryError(Exception):
     """Why the registry could not be asked."""
 
 
+def said(error):
+    """Return why a question failed, in the system's words and without those of Python's library around them."""
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    return getattr(reason, "strerror", None) or str(reason)
+
+
 def within(seconds, work):
     """Return what ``work`` returns, if it does within so many seconds: no name server and no registry holds us longer.
 
@@ -40,7 +46,7 @@ def within(seconds, work):
         except RegistryError as error:
             done.append((None, str(error)))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            done.append((None, f"it does not answer: {error}"))
+            done.append((None, f"it does not answer: {said(error)}"))
 
     # A daemon: what still waits for a name server when all is said does not keep this process.
     thread = threading.Thread(target=run, daemon=True)
@@ -116,7 +122,7 @@ def has(image, digest, seconds=SECONDS):
             shown = authorization(host, project, challenge, context, seconds=seconds)
             status, _ = ask(url, context, shown, seconds)
     except (OSError, http.client.HTTPException) as error:
-        raise RegistryError(f"the registry {host} does not answer: {error}") from error
+        raise RegistryError(f"the registry {host} does not answer: {said(error)}") from error
     if status in (401, 403):
         raise RegistryError(f"the registry {host} refuses us; see container_images_username, container_images_password")
     if status not in (200, 404):

@@ -154,6 +154,7 @@ def play(
             for told in recover(directory, everywhere, become_password=passwords.become):
                 progress.say(f"Note: {told}")
         report = judged.begun(command, opened.inventory, opened.hosts, strict=strict)
+        report.check_mode = request.check
         if probe:
             _probe(report, targets, passwords)
         out = report.left_out = report.failed_hosts | report.unreachable_hosts

@@ -60,7 +60,7 @@ def preflight(request: Request) -> int:
 )
 @ansible_options
 def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> int:
-    """Show what provision would change, file by file, alike machines together. Changes nothing.
+    """Show what provision would change, what that brings (restarts, reboots), and how files differ. Changes nothing.
 
     \b
     Example:
@@ -146,7 +146,11 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
             every_check=bool(request.verbosity),
             log=str(outcome.run.directory),
             judgement=outcome.judgement,
-            next_command=next_command("plan" if request.check else command, code, opened.path),
+            next_command=next_command(
+                "plan" if request.check else command,
+                ExitCode.CHANGES_PENDING if code is ExitCode.DONE and outcome.report.changes_pending else code,
+                opened.path,
+            ),
         )
     return int(code)
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from provision.events.model import Pending
 from provision.model.checks import Check, Verdict, check_from
 from provision.model.text import one_line
 
@@ -32,17 +33,28 @@ def action_of(data: Mapping[str, Any]) -> str:
     return str(data.get("resolved_action") or data.get("task_action") or "").rpartition(".")[2]
 
 
-def checks_of(data: Mapping[str, Any], machines: Collection[str] = (), key: str = "cluster_checks") -> list[Check]:
+def checks_of(data: Mapping[str, Any], machines: Collection[str] = ()) -> list[Check]:
     """Return the checks in an event's result, none where the action is not one of ours.
 
-    ``key`` is where the result holds them: ``cluster_pending`` are those that say what there is to do. ``machines``
-    are those that may be judged, all where it is empty. What cannot be read is an unknown check of the machine that
-    the task ran for.
+    ``machines`` are those that may be judged, all where it is empty. What cannot be read is an unknown check of the
+    machine that the task ran for.
     """
+    return [check for _, check in _read(data, machines, "cluster_checks")]
+
+
+def pending_of(data: Mapping[str, Any], machines: Collection[str] = ()) -> list[Pending]:
+    """Return the checks in an event's result that say what there is to do, read as ``checks_of`` reads the others."""
+    return [
+        Pending(one_line(item.get("stage", ""), 32) if isinstance(item, Mapping) else "", check)
+        for item, check in _read(data, machines, "cluster_pending")
+    ]
+
+
+def _read(data: Mapping[str, Any], machines: Collection[str], key: str) -> Iterator[tuple[Any, Check]]:
+    """Yield each entry of the lists that a result holds under ``key``, with the check that it is."""
     host, action = str(data.get("host", "")), action_of(data)
     if action not in CHECKING:
-        return []
-    found = []
+        return
     for part in parts_of(data):
         items = part.get(key) or ()
         for item in items if isinstance(items, Sequence) and not isinstance(items, str) else (items,):
@@ -53,8 +65,7 @@ def checks_of(data: Mapping[str, Any], machines: Collection[str] = (), key: str 
                 check = Check("run.unreadable", host, Verdict.UNKNOWN, observed=observed)
             if not CHECKING[action] or (machines and check.host not in machines):
                 check = replace(check, host=host)
-            found.append(check)
-    return found
+            yield item, check
 
 
 def data_of(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -13,15 +13,20 @@ MAX_LINES = 400
 
 @dataclass(frozen=True)
 class Diff:
-    """What a task changes in one file: ``path`` as Ansible names it, ``text`` in unified form."""
+    """What changes in one file: ``path`` as Ansible names it, ``text`` in unified form.
 
-    task: str
+    Of a program that clusterctl brings along nobody reads the text: it has ``lines``, their number, in its place.
+    """
+
     path: str
     text: str
+    lines: int | None = None
 
 
-def diffs_of(task: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Diff]:
+def diffs_of(results: Iterable[Mapping[str, Any]]) -> Iterator[Diff]:
     """Yield the differences in a task's results (the result itself and its loop items').
+
+    ``lines`` is of our own: the action that observes gives it, and a sentence for ``ansible-playbook`` to show.
 
     Ansible leaves them out for tasks with ``no_log`` or ``diff: false``; a censored result is skipped here as well.
     """
@@ -30,8 +35,13 @@ def diffs_of(task: str, results: Iterable[Mapping[str, Any]]) -> Iterator[Diff]:
             continue
         found = result.get("diff")
         for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, Mapping) and (text := _text(one)):
-                yield Diff(task, str(one.get("after_header") or one.get("before_header") or ""), text)
+            if not isinstance(one, Mapping):
+                continue
+            path, lines = str(one.get("after_header") or one.get("before_header") or ""), one.get("lines")
+            if isinstance(lines, int):
+                yield Diff(path, "", lines)
+            elif text := _text(one):
+                yield Diff(path, text)
 
 
 def _text(one: Mapping[str, Any]) -> str:

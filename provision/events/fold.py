@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.events.accepted import CHECKING, action_of, checks_of, data_of, parts_of
+from provision.events.accepted import CHECKING, action_of, checks_of, data_of, parts_of, pending_of
 from provision.events.diff import Diff, diffs_of
-from provision.events.model import Failure, HostCounts, Stage, Task, moment, reason, told
+from provision.events.model import Failure, HostCounts, Pending, Stage, Task, moment, reason, told
 from provision.model.checks import Check
 from provision.model.text import one_line
 
@@ -48,7 +48,8 @@ class RunReport:
     everything is one stage with an empty name. The runner sets ``began``, ``rc``, and after a stop ``stopped_by`` (the
     signal's number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
 
-    ``pending`` are the checks that failed before anything was done: what the run is to change, or in check mode would.
+    ``pending`` are the checks that failed before anything was done: what the run is to change, or in check mode
+    (``check_mode``) would.
 
     Who starts the run says what it owes: ``owed`` as (machine, check id), without a machine where any may be spoken of;
     ``limited``, the machines it was limited to; ``left_out``, those that could not be entered; ``strict``, whether
@@ -63,7 +64,7 @@ class RunReport:
     changes: dict[Task, set[str]] = field(default_factory=lambda: defaultdict(set))
     diffs: dict[Diff, set[str]] = field(default_factory=lambda: defaultdict(set))
     checks: list[Check] = field(default_factory=list)
-    pending: list[Check] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class RunReport:
     limited: tuple[str, ...] = ()
     left_out: set[str] = field(default_factory=set)
     strict: bool = False
+    check_mode: bool = False
     locked: str = ""
     unrecorded: str = ""
     unmatched: list[str] = field(default_factory=list)
@@ -203,7 +205,7 @@ class RunReport:
         parts = parts_of(data)
         checks = checks_of(data, self.machines)
         self.checks += checks
-        self.pending += [check for check in checks_of(data, self.machines, "cluster_pending") if not check.ok]
+        self.pending += [one for one in pending_of(data, self.machines) if not one.check.ok]
         self.data.update(data_of(data))
         for part in parts:
             for text in part.get("warnings") or ():
@@ -216,7 +218,7 @@ class RunReport:
             stage.changed.add(host)
             self.changes[task].add(host)
         if outcome in ("ok", "failed"):
-            for diff in diffs_of(str(task), parts):
+            for diff in diffs_of(parts):
                 self.diffs[diff].add(host)
         if outcome == "failed":
             # Our own action says several checks in several lines; a module's text stays one.

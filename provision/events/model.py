@@ -23,6 +23,14 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Pending:
+    """A check that failed before anything was done, and the stage that mends it."""
+
+    stage: str
+    check: Check
+
+
+@dataclass(frozen=True)
 class Failure:
     """Why a task did not succeed. ``checked`` is true where a check said so, with its cause and fix in the reason."""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.model.checks import Check, Subject
+from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Container
 
 #: Differences that a check shows before it counts the rest.
@@ -93,6 +94,11 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
         "running, of the settings and the image that are declared",
         source="docker container inspect",
         cause=str(answer.get("problem") or "") or "stopped, paused, or made anew or updated with other settings",
+        consequences=[
+            Consequence(Kind.REPLACE, want.name, want.replacement)
+            for want in wants
+            if needed(want, answer) == "replace"
+        ],
     )
 
 

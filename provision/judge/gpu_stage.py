@@ -11,9 +11,11 @@ from typing import Any
 from provision.judge import driver, gpu_containers, gpudirect, mig, rdma, toolkit
 from provision.model import gpu_facts
 from provision.model.checks import Check, Subject
+from provision.model.consequences import Consequence, Kind
 from provision.model.facts import MachineFacts
 from provision.nvidia import cuda_toolkit
 from provision.nvidia.driver import plan
+from provision.nvidia.driver_state import consequences
 from provision.rdma.expected import majority
 
 #: What a plan would change, whether or not a check has a name for it.
@@ -35,7 +37,10 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     seen = f"drained: {REASON}" if wants["kept"] else "not kept from Slurm"
     cause = "an earlier run was stopped, or the node's jobs could not work"
     found = driver.checks(facts, wants)
-    found.append(PLANNED.check("returned", not wants["kept"], seen, "not kept from Slurm", cause=cause))
+    back = Consequence(Kind.RESUME, "the node", "once its jobs can use the GPUs")
+    found.append(
+        PLANNED.check("returned", not wants["kept"], seen, "not kept from Slurm", cause=cause, consequences=[back])
+    )
     try:
         machine = gpu_facts.read(facts)
     except ValueError as error:
@@ -44,8 +49,9 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     found += driver.preflight(machine, planned, wants)
     if planned.skip or planned.refusals:
         return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
-    observed = "; ".join(planned.pending)
-    return [*found, PLANNED.check("planned", not observed, observed or "nothing to change", "nothing to change")]
+    observed, good = "; ".join(planned.pending), "nothing to change"
+    brings = consequences(machine["gpu"], planned)
+    return [*found, PLANNED.check("planned", not observed, observed or good, good, consequences=brings)]
 
 
 def drained(facts: MachineFacts) -> list[str] | None:

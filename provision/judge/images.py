@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.model.checks import Check, Subject
+from provision.model.consequences import Consequence, Kind
 from provision.model.container_facts import CertificateFacts, LoginFacts, RegistryFacts
 from provision.model.facts import MachineFacts
 
@@ -119,4 +120,5 @@ def image(subject: Subject, name: str, facts: MachineFacts, image_name: str, sou
         "an image in the registry, known by digest",
         source=source,
         cause="no image of this recipe has been built, or the registry lost it",
+        consequences=[Consequence(Kind.BUILD, image_name, "it takes some minutes")],
     )

@@ -7,15 +7,20 @@ and the check ``<role>.<kind>`` says whether the machine has it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from provision.judge import containers
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Managed, Place, Service
 
 #: Differences that a check shows before it counts the rest.
 _SHOWN = 5
+
+#: systemd's words for a service that runs.
+_RUNNING = ("active", "reloading")
 
 
 def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[Check]:
@@ -27,7 +32,7 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
     if "packages" in subject.names:
         found.append(_packages(subject, wants, state.get("packages")))
     if "files" in subject.names:
-        found.append(_files(subject, wants, state.get("paths")))
+        found.append(_files(subject, wants, state.get("paths"), state.get("services")))
     if "services" in subject.names:
         found.append(_services(subject, wants.services, state))
     if "containers" in subject.names:
@@ -35,14 +40,31 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
     return found
 
 
-def text_changes(wants: Managed, state: Mapping[str, Any]) -> dict[str, str]:
-    """Return path and wanted text of each file whose text differs and may be shown."""
+def text_changes(wants: Managed, state: Mapping[str, Any]) -> list[Place]:
+    """Return the files whose text differs and may be shown."""
     paths = state.get("paths") or {}
-    return {
-        place.path: place.text
-        for place in wants.files
-        if place.text is not None and not place.secret and _text_differs(place, paths.get(place.path) or {})
-    }
+    return [place for place in wants.files if not place.secret and _text_differs(place, paths.get(place.path) or {})]
+
+
+def with_restarts(found: Iterable[Check], wants: Managed, state: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of a role's own judge, each that fails with the restarts for which its mending is a reason."""
+    services = state.get("services") or {}
+    return [
+        replace(check, consequences=(*check.consequences, *restarts))
+        if check.verdict is Verdict.FAIL
+        and (restarts := _restarts((one for one in wants.services if check.id in one.restarted_for), services))
+        else check
+        for check in found
+    ]
+
+
+def _restarts(services: Iterable[Service], state: Mapping[str, Any]) -> list[Consequence]:
+    """Return the restarts of those that run now: others are started, and nobody feels that."""
+    return [
+        Consequence(Kind.RESTART, service.name, service.restart)
+        for service in services
+        if service.running and (state.get(service.name) or {}).get("active") in _RUNNING
+    ]
 
 
 def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) -> Check:
@@ -61,7 +83,9 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
     )
 
 
-def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) -> Check:
+def _files(
+    subject: Subject, wants: Managed, state: Mapping[str, Any] | None, services: Mapping[str, Any] | None
+) -> Check:
     if state is None:
         return subject.unknown("files", "the machine did not say what is there")
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
@@ -86,8 +110,23 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None) ->
             "; ".join(wrong[:_SHOWN]) + more or f"{len(judged)} as declared",
             "text, mode and owner as declared",
             cause="changed or removed by hand, or never written",
+            consequences=_restarts(_reading(wants.services, _written(wants, state)), services or {}),
         )
     return subject.unknown("files", "; ".join(silent[:_SHOWN]))
+
+
+def _written(wants: Managed, state: Mapping[str, Any]) -> set[str]:
+    """Return the files that get another content: a mode or an owner is changed without anybody reading it again."""
+    found = {place: state.get(place.path) or {} for place in wants.files}
+    return {
+        place.path
+        for place, there in found.items()
+        if there.get("kind") == "absent" or ("kind" in there and _text_differs(place, there))
+    }
+
+
+def _reading(services: Iterable[Service], paths: Collection[str]) -> list[Service]:
+    return [service for service in services if not set(service.started_after).isdisjoint(paths)]
 
 
 def _place_problem(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
@@ -139,7 +178,13 @@ def _services(subject: Subject, wants: Sequence[Service], state: Mapping[str, An
         "; ".join(wrong) or f"{', '.join(running) or 'none'} running",
         "running since their files were last changed, and at boot",
         cause="stopped, disabled or masked, or its files changed after its start",
+        consequences=_restarts((one for one in wants if _stale(one, answers.get(one.name) or {}, paths)), answers),
     )
+
+
+def _stale(service: Service, state: Mapping[str, Any], paths: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the first file that is younger than the service's start; empty for none."""
+    return _younger(service.started_after, state.get("age", 0), paths) if service.running else ""
 
 
 def _service_problem(service: Service, state: Mapping[str, Any], paths: Mapping[str, Mapping[str, Any]]) -> str:
@@ -147,13 +192,13 @@ def _service_problem(service: Service, state: Mapping[str, Any], paths: Mapping[
         return "is masked"
     if state.get("load", "not-found") == "not-found":
         return "is not there"
-    if service.running != (state.get("active") in ("active", "reloading")):
+    if service.running != (state.get("active") in _RUNNING):
         return f"is {state.get('active') or 'unknown'}" + (f" ({state['sub']})" if state.get("sub") else "")
     if service.enabled and state.get("enabled") == "disabled":
         return "is not started at boot"
     if state.get("reload") or (unread := _younger(service.units, state.get("loaded_age", 0), paths)):
         return "has unit files that systemd has not read yet" + ("" if state.get("reload") else f": {unread}")
-    if service.running and (stale := _younger(service.started_after, state.get("age", 0), paths)):
+    if stale := _stale(service, state, paths):
         return f"was started before {stale} changed"
     return ""
 

@@ -114,9 +114,10 @@ def roles_for(roles: Iterable[str], groups: Collection[str]) -> list[str]:
 def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any]) -> list[Check]:
     """Return the checks of one role on one machine. ``own`` is what the role's own judge compares with."""
     entry = ROLES[role]
-    found = managed.checks(entry.subject, wants, facts.get("state") or {})
+    state: Mapping[str, Any] = facts.get("state") or {}
+    found = managed.checks(entry.subject, wants, state)
     if entry.judge is not None:
-        found += entry.judge(facts, own)
+        found += managed.with_restarts(entry.judge(facts, own), wants, state)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from provision.judge.containers import state_of
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.consequences import Consequence, Kind
 from provision.model.facts import MachineFacts
 from provision.model.state_facts import SlurmFacts
 
@@ -34,9 +35,12 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     rendered = {name: sha256(str(text).encode()).hexdigest() for name, text in wants["texts"].items()}
     wrong: list[str] = []
     silent: list[str] = []
+    told: list[str] = []
     trouble = _trouble(facts, "slurmctld") if "slurmctld" in daemons else ""
     if "slurmctld" in daemons and not trouble:
         _controller(answer, rendered, wrong, silent)
+        if wrong and answer["slurmctld"]["answered"]:
+            told.append("slurmctld")
     if "slurmd" in daemons:
         if wants["files"] is None:
             silent.append("the controller did not say what its files are")
@@ -44,6 +48,8 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
             expected = {**wants["files"], **rendered}
             fetched = answer.get("fetched") or {}
             if changed := sorted(name for name in expected if expected[name] != fetched.get(name)):
+                if fetched:
+                    told.append("slurmd")
                 wrong.append(
                     f"slurmd runs with another {', '.join(changed)} than the controller's"
                     if fetched
@@ -58,6 +64,7 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "the configuration that the inventory renders",
         source="checksums of the files, and slurmctld's own word since when it runs",
         cause="the inventory or a file has changed, and the daemons were not told" if wrong else "",
+        consequences=[Consequence(Kind.RECONFIGURE, daemon, "in place: jobs go on") for daemon in told],
     )
 
 
@@ -99,4 +106,5 @@ def _registration(wants: Mapping[str, Any]) -> Check:
         "a node that has what is declared takes jobs",
         source="scontrol show nodes --json",
         cause="it had less than declared when it registered before",
+        consequences=[Consequence(Kind.RESUME, "the node")],
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from provision.model.consequences import Consequence, consequence_from
 from provision.model.text import one_line
 
 
@@ -35,7 +36,8 @@ class Check:
     ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from; ``cause``
     and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real; ``unproven``
     marks a skip that leaves open what should be proven, against one that does not apply here. ``before`` is true for
-    what is judged before anything is changed: where it fails, the run is refused.
+    what is judged before anything is changed: where it fails, the run is refused. ``consequences`` are what mending a
+    failure brings with it.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Check:
     simulated: bool = False
     unproven: bool = False
     before: bool = False
+    consequences: tuple[Consequence, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -70,6 +73,9 @@ class Check:
         plain = asdict(self)
         if not self.before:
             del plain["before"]
+        plain["consequences"] = [{**one, "kind": str(one["kind"])} for one in plain["consequences"]]
+        if not self.consequences:
+            del plain["consequences"]
         plain["verdict"] = str(self.verdict)
         plain["level"] = str(self.level)
         return plain
@@ -108,8 +114,11 @@ class Subject:
         level: Level | None = None,
         simulated: bool = False,
         unproven: bool = False,
+        consequences: Iterable[Consequence] = (),
     ) -> Check:
         """Return one check. True and False mean pass and fail; a pass or skip has neither cause nor fix.
+
+        ``consequences`` count where it fails: nothing is mended otherwise.
 
         Raises:
             KeyError: the subject has no check of this name, so nobody would miss it.
@@ -131,6 +140,7 @@ class Subject:
             simulated=simulated,
             unproven=unproven and word is Verdict.SKIP,
             before=self.before,
+            consequences=tuple(consequences) if word is Verdict.FAIL else (),
         )
 
     def skip(self, name: str, why: str, *, host: str = "", unproven: bool = False) -> Check:
@@ -154,7 +164,7 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
     """Build a check from plain data, as a module result or a stored document holds it.
 
     Raises:
-        ValueError: the verdict or level is none of the known words.
+        ValueError: the verdict, the level or a consequence's kind is none of the known words.
         KeyError: ``id`` or ``verdict`` is missing.
     """
     texts = {key: str(data.get(key, "")) for key in ("observed", "expected", "source", "cause", "fix")}
@@ -166,5 +176,6 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
         simulated=bool(data.get("simulated", False)),
         unproven=bool(data.get("unproven", False)),
         before=bool(data.get("before", False)),
+        consequences=tuple(map(consequence_from, data.get("consequences") or ())),
         **texts,
     )

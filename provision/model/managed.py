@@ -8,8 +8,11 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
         templates/, ``file`` below files/
     links: [{path, target}]
     absent: [path, ...]
-    services: [{name, started_after: [path], units: [path], running, enabled}]
-    containers: [{name, image, command, user, ...}]      as cluster_container takes them
+    services: [{name, started_after: [path], units: [path], running, enabled, restarted_for: [check], restart}]
+    containers: [{name, image, command, user, ..., replacement}]      as cluster_container takes them
+
+``restarted_for`` are checks whose mending writes a file of ``started_after`` that is not among ``files``; ``restart``
+and ``replacement`` say what those mean to the ones who work on the cluster.
 
 Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null: what it has to be is
 not known, because another machine did not say. Any entry may have ``when``. A text, a ``when`` and what else is not a
@@ -53,7 +56,8 @@ class ManagedError(ValueError):
 class Place:
     """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown.
 
-    ``known`` is false where nobody has said what its content has to be.
+    ``known`` is false where nobody has said what its content has to be. ``program``: the text is a program that comes
+    with the role, of which nobody wants to read the difference.
     """
 
     path: str
@@ -63,24 +67,31 @@ class Place:
     text: str | None = None
     secret: bool = False
     known: bool = True
+    program: bool = False
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service as it should be; it is restarted where one of ``started_after`` is younger than its start."""
+    """A service as it should be; it is restarted where one of ``started_after`` is younger than its start.
+
+    ``restarted_for`` are the ids of checks whose mending writes such a file, ``restart`` what a restart means.
+    """
 
     name: str
     started_after: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     running: bool = True
     enabled: bool = True
+    restarted_for: tuple[str, ...] = ()
+    restart: str = ""
 
 
 @dataclass(frozen=True)
 class Container:
     """A container as it should be, each in the words of ``docker run``; all that is not named is not granted.
 
-    ``image`` is by digest: empty where it is still to be built, None where the controller did not say.
+    ``image`` is by digest: empty where it is still to be built, None where the controller did not say. ``replacement``
+    says what it means that another takes its place.
     """
 
     name: str
@@ -99,6 +110,7 @@ class Container:
     ipc: str = ""
     cgroupns: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    replacement: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,6 +199,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         text=None if text is None else str(text),
         secret=bool(entry.get("secret", False)),
         known="content" not in entry or entry["content"] is not None,
+        program="file" in entry,
     )
 
 
@@ -197,6 +210,8 @@ def _service(entry: Mapping[str, Any]) -> Service:
         units=tuple(_names(entry.get("units"))),
         running=bool(entry.get("running", True)),
         enabled=bool(entry.get("enabled", True)),
+        restarted_for=tuple(_names(entry.get("restarted_for"))),
+        restart=str(entry.get("restart", "")),
     )
 
 
@@ -228,4 +243,5 @@ def container(entry: Mapping[str, Any]) -> Container:
         pid=str(entry.get("pid") or ""),
         ipc=str(entry.get("ipc") or ""),
         cgroupns=str(entry.get("cgroupns") or ""),
+        replacement=str(entry.get("replacement") or ""),
     )

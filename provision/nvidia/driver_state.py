@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provision.model.consequences import Consequence, Kind
 from provision.nvidia.driver_plan import Plan
 from provision.nvidia.releases import version as numbers
 
@@ -142,3 +143,24 @@ def activation(gpu: Mapping[str, Any], flavour: str) -> Activation:
     if gpu["users"]:
         return Activation("reboot", f"{what}; in use by {', '.join(gpu['users'][:3])}")
     return Activation("reload", what)
+
+
+def consequences(gpu: Mapping[str, Any], plan: Plan) -> list[Consequence]:
+    """Return what carrying out a plan brings: nothing where no job would feel it.
+
+    Whether the kernel takes the new driver without a reboot is certain only afterwards. What holds the old one is told
+    as a reboot; that which nothing holds today may be held by then.
+    """
+    if not plan.disruptive:
+        return []
+    drain = Consequence(Kind.DRAIN, "the node", "where Slurm knows it, until its jobs can use the GPUs again")
+    running, state = gpu["kernel"]["running"], activation(gpu, plan.flavour)
+    anew = ("replace driver", f"replace the module for {running} ", f"build the module for {running} ")
+    another = not installed_version(gpu["packages"]) or any(f"{entry} ".startswith(anew) for entry in plan.pending)
+    if not gpu["gpus"] or not (another or state.action in ("reload", "reboot")):
+        return [drain]
+    held = "nouveau" if gpu["nouveau"]["bound"] else ", ".join(gpu["users"][:3]) if gpu["module"]["loaded"] else ""
+    if state.action == "reboot" or held:
+        why = state.reason if state.action == "reboot" else f"the GPUs are in use by {held}"
+        return [drain, Consequence(Kind.REBOOT, "the machine", why)]
+    return [drain, Consequence(Kind.RELOAD, "the driver", "or reboots the machine, where something holds it by then")]

@@ -13,6 +13,7 @@ from provision.events.fold import Failure, RunReport
 from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
 from provision.model.checks import Check, Verdict
 from provision.model.text import clean
+from provision.report.plan import in_order, planned
 
 
 def schema(command: str) -> str:
@@ -52,7 +53,7 @@ def run_document(
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
-        "pending_checks": [check.as_dict() for check in report.pending],
+        "pending_checks": [{"stage": one.stage, "consequences": [], **one.check.as_dict()} for one in in_order(report)],
         "checks": checks,
         "failures": _failures(report.failures),
         "unreachable": _failures(report.unreachable),
@@ -79,11 +80,12 @@ def run_document(
         document["stopped_by"] = report.stopped_by
         document["swept"] = report.swept
         document["unswept"] = report.unswept
-    if command == "plan":
+    if planned(command, report):
         document["pending"] = report.changes_pending
         document["diffs"] = [
-            {"hosts": sorted(hosts), "task": diff.task, "path": diff.path, "diff": diff.text}
-            for diff, hosts in report.diffs.items()
+            {"hosts": sorted(hosts), "path": diff.path}
+            | ({"diff": diff.text} if diff.lines is None else {"lines": diff.lines})
+            for diff, hosts in sorted(report.diffs.items(), key=lambda one: one[0].path)
         ]
     return document
 

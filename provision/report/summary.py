@@ -18,6 +18,7 @@ from provision.events.fold import Failure, RunReport
 from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
 from provision.model.text import clean, one_line
 from provision.report.checks import COLOURS, fold, show_checks
+from provision.report.plan import planned, show_plan, to_change
 
 #: Columns below which a table would be a heap of broken words.
 NARROW = 70
@@ -88,8 +89,8 @@ def show_run(
 ) -> None:
     """Write the summary of a command that ran playbooks; ``judgement`` is its verdict where it judges."""
     _stages(printer, report)
-    if command == "plan":
-        show_changes(printer, report)
+    if planned(command, report):
+        show_plan(printer, report, every=every_check)
     judging = command in JUDGING
     judgement = (judgement or verdict(report)) if judging else None
     checks = judgement.checks if judgement else tuple(report.checks)
@@ -118,7 +119,7 @@ def show_run(
     if judgement:
         printer.line(verdict_line(judgement, simulated), style=COLOURS[judgement.word])
     if report.hosts:
-        printer.line(totals(report))
+        printer.line(totals(report, planned=planned(command, report)))
     if log:
         printer.line(f"record: {log}")
     if next_command:
@@ -139,31 +140,14 @@ def verdict_line(judgement: RunVerdict, simulated: Sequence[str] = ()) -> str:
     return line + "".join(f"; {why}" for why in judgement.why)
 
 
-def totals(report: RunReport) -> str:
-    """Return the run in one line."""
+def totals(report: RunReport, *, planned: bool = False) -> str:
+    """Return the run in one line; ``planned`` tells that it was about what would be done."""
     hosts = len(report.hosts)
     return (
-        f"{hosts} machine{'s' * (hosts != 1)}: {report.changed} changed, "
-        f"{len(report.failed_hosts)} failed, {len(report.unreachable_hosts)} unreachable"
+        f"{hosts} machine{'s' * (hosts != 1)}: "
+        + (f"{len(to_change(report))} would change, " if planned else f"{report.changed} changed, ")
+        + f"{len(report.failed_hosts)} failed, {len(report.unreachable_hosts)} unreachable"
     )
-
-
-def show_changes(printer: Printer, report: RunReport) -> None:
-    """Write what a run would change (or has changed): by task, machines folded, differences of files below."""
-    pending: dict[tuple[str, str, str], list[str]] = {}
-    for check in report.pending:
-        pending.setdefault((check.id, check.observed, check.fix), []).append(check.host)
-    for (name, observed, fix), machines in pending.items():
-        printer.line(f"{fold(machines)}: {name}: {observed}; {fix} changes it", style="yellow")
-    for task, hosts in report.changes.items():
-        printer.line(f"{fold(hosts)}: {task}", style="yellow")
-    for diff, hosts in report.diffs.items():
-        printer.line(f"{fold(hosts)}: {diff.task}: {diff.path}", style="bold")
-        for line in diff.text.splitlines():
-            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-            printer.line(line, style=colour)
-    if not report.changes_pending and report.hosts:
-        printer.line("nothing would change")
 
 
 def show_facts(printer: Printer, facts: Mapping[str, Any]) -> None:

@@ -101,8 +101,8 @@ def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(tmp_path: Path)
 def test_a_role_runs_only_where_one_of_its_checks_fails(tmp_path: Path) -> None:
     report = observed(tmp_path, node2=[MASKED])
 
-    assert [(check.host, check.id, check.observed) for check in report.pending] == [
-        ("node2", "munge.services", "munge is masked")
+    assert [(one.stage, one.check.host, one.check.id, one.check.observed) for one in report.pending] == [
+        ("munge", "node2", "munge.services", "munge is masked")
     ]
     assert {task.name: hosts for task, hosts in report.changes.items()} == {"Act": {"node2"}}
 
@@ -112,7 +112,7 @@ def test_nodes_are_compared_with_what_the_controller_has_said_in_this_run(tmp_pa
 
     report = observed(tmp_path, node1=[other])
 
-    assert [(check.host, check.id) for check in report.pending] == [("node1", "munge.key")]
+    assert [(one.check.host, one.check.id) for one in report.pending] == [("node1", "munge.key")]
     assert asked(tmp_path, "node1")[0]["munge"]["salt"] == "00"
 
 
@@ -148,7 +148,7 @@ def test_in_check_mode_no_role_runs(tmp_path: Path) -> None:
     report = observed(tmp_path, check=True, node1=[MASKED])
 
     assert report.ok
-    assert [(check.host, check.id) for check in report.pending] == [("node1", "munge.services")]
+    assert [(one.check.host, one.check.id) for one in report.pending] == [("node1", "munge.services")]
     assert report.changes_pending
     assert not report.changes
 

@@ -160,7 +160,7 @@ def test_data_of_another_form_is_a_mistake_of_the_role() -> None:
 def test_the_text_of_a_secret_is_never_a_difference() -> None:
     wants = managed_from({"files": [{**DATA["files"][0], "secret": True}, {"path": "/b", "text": "b"}]})
 
-    assert managed.text_changes(wants, {"paths": {}}) == {"/b": "b"}
+    assert [place.path for place in managed.text_changes(wants, {"paths": {}})] == ["/b"]
 
 
 KEY = {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"}
@@ -199,3 +199,9 @@ def test_what_roles_ask_is_joined() -> None:
 def test_a_role_is_for_the_machines_of_its_groups() -> None:
     assert road.roles_for(["base_system", "munge"], ["slurm_login"]) == ["base_system"]
     assert road.roles_for(["base_system", "munge"], ["slurm_compute"]) == ["base_system", "munge"]
+
+
+def test_a_file_that_comes_with_the_role_as_it_is_is_a_program() -> None:
+    data = {"files": [{"path": "/a", "file": "a.py", "text": "a"}, {"path": "/b", "template": "b.j2", "text": "b"}]}
+
+    assert [place.program for place in managed_from(data).files] == [True, False]

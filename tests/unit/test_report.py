@@ -17,7 +17,7 @@ from provision.model.checks import Check, Level, Verdict
 from provision.model.text import MAX_TEXT, clean
 from provision.report.checks import show_checks
 from provision.report.documents import error_document, junit, run_document
-from provision.report.summary import Printer, show_changes, show_run, verdict_line
+from provision.report.summary import Printer, show_run, verdict_line
 
 PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
 FAIL = Check(
@@ -224,20 +224,6 @@ def test_junit_counts_a_fail_as_failure_and_unknown_as_error() -> None:
     assert failure.get("message") == "someone changed it"
     assert "fix: clusterctl provision munge" in (failure.text or "")
     assert munge[1].get("classname") == "node2"
-
-
-def test_a_plan_shows_each_difference_once_and_says_when_there_is_none() -> None:
-    report = RunReport(rc=0)
-    for host in ("node1", "node2"):
-        report.add(result(host, "ok", changed=True, diff={"before": "a\n", "after": "b\n", "after_header": "/etc/x"}))
-    same = RunReport(rc=0)
-    same.add(result("node1", "ok"))
-
-    text = printed(80, show_changes, report)
-
-    assert text.count("-a\n+b") == 1
-    assert "node[1-2]: munge | Install: /etc/x" in text
-    assert "nothing would change" in printed(80, show_changes, same)
 
 
 def test_a_verdict_that_no_check_explains_is_no_pass_in_junit_either() -> None:

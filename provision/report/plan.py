@@ -1,0 +1,87 @@
+"""What a run in check mode tells: the failing checks as changes, by stage, and how files differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from provision.events.diff import Diff
+from provision.events.fold import RunReport
+from provision.events.model import Pending
+from provision.model.consequences import Consequence
+from provision.report.checks import Lines, fold
+
+#: Observations of one check that are told, most machines first; what is a machine's own is counted.
+_TOLD = 3
+
+#: What machines have in common: what is observed, and what mending it brings.
+Told = tuple[str, tuple[Consequence, ...]]
+
+#: A line: stage, machines, what is to be done, and what that brings.
+Row = tuple[str, str, str, tuple[Consequence, ...]]
+
+
+def planned(command: str, report: RunReport) -> bool:
+    """Tell whether a run is about what would be done, and does nothing."""
+    return command == "plan" or (command == "provision" and report.check_mode)
+
+
+def in_order(report: RunReport) -> list[Pending]:
+    """Return what there is to do, in the order of the run's stages."""
+    stages = list(dict.fromkeys(stage for stage, _ in report.plays))
+    return sorted(report.pending, key=lambda one: stages.index(one.stage) if one.stage in stages else len(stages))
+
+
+def to_change(report: RunReport) -> set[str]:
+    """Return the machines on which, or for which, something would be done."""
+    return {one.check.host for one in report.pending}.union(*report.changes.values())
+
+
+def show_plan(printer: Lines, report: RunReport, *, every: bool = False) -> None:
+    """Write what would be done: a line for each stage, machines that are alike and check; then how files differ.
+
+    ``every`` tells also what only single machines have to say of a check.
+    """
+    rows: list[Row] = [(task.stage, fold(hosts), str(task), ()) for task, hosts in report.changes.items()]
+    rows += _rows(in_order(report), every=every)
+    widths = [min(24, max((len(row[column]) for row in rows), default=0)) for column in (0, 1)]
+    for stage, place, told, brings in rows:
+        words = [stage, place] if printer.narrow else [stage.ljust(widths[0]), place.ljust(widths[1])]
+        text = (" " if printer.narrow else "  ").join([*words, told])
+        printer.line(text + "".join(f" -> {one.sentence}" for one in brings), style="yellow")
+    _differences(printer, report.diffs)
+    if report.ok and not report.changes_pending:
+        printer.line("nothing would change")
+
+
+def _rows(pending: Iterable[Pending], *, every: bool) -> list[Row]:
+    checks: dict[tuple[str, str], dict[Told, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for one in pending:
+        checks[one.stage, one.check.id][one.check.observed, one.check.consequences].append(one.check.host)
+    rows: list[Row] = []
+    for (stage, name), groups in checks.items():
+        most = sorted(groups.items(), key=lambda group: -len(group[1]))
+        shown = most if every or len(most) <= _TOLD else most[: _TOLD - 1]
+        rows += [(stage, fold(hosts), f"{name}: {said}", brings) for (said, brings), hosts in shown]
+        if rest := most[len(shown) :]:
+            hosts = [host for _, members in rest for host in members]
+            brings = tuple(dict.fromkeys(one for (_, brought), _ in rest for one in brought))
+            rows.append((stage, fold(hosts), f"{name}: as many reasons as machines (--verbose tells each)", brings))
+    return rows
+
+
+def _differences(printer: Lines, diffs: dict[Diff, set[str]]) -> None:
+    programs: dict[tuple[str, str], list[Diff]] = defaultdict(list)
+    for diff, hosts in sorted(diffs.items(), key=lambda one: one[0].path):
+        if diff.lines is not None:
+            programs[fold(hosts), str(PurePath(diff.path).parent)].append(diff)
+            continue
+        printer.line(f"{fold(hosts)}: {diff.path}", style="bold")
+        lines = diff.text.splitlines()
+        # The path stands above.
+        for line in lines[2:] if lines[:1] == [f"--- {diff.path}"] else lines:
+            printer.line(line, style={"+": "green", "-": "red", "@": "cyan"}.get(line[:1], ""))
+    for (place, directory), members in programs.items():
+        named = ", ".join(f"{PurePath(diff.path).name} ({diff.lines} lines)" for diff in members)
+        printer.line(f"{place}: {directory}: programs of clusterctl's own: {named}", style="bold")
