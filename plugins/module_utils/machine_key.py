@@ -12,13 +12,7 @@ import secrets
 import stat
 from pathlib import Path
 
-
-def name_of(lookup, number):
-    """Return the name behind a uid or gid, or the number."""
-    try:
-        return lookup(number)[0]
-    except KeyError:
-        return str(number)
+from ansible.module_utils.machine_state import name_of
 
 
 def fingerprint(key, salt):

@@ -36,7 +36,8 @@ PROPERTIES = (
 )
 
 
-def _name(lookup, number):
+def name_of(lookup, number):
+    """Return the name behind a uid or gid, or the number."""
     try:
         return lookup(number)[0]
     except KeyError:
@@ -64,8 +65,8 @@ def path_state(root, path, now, text_limit=0, content=True):
     state = {
         "kind": _kind(found.st_mode),
         "mode": format(stat.S_IMODE(found.st_mode), "04o"),
-        "owner": _name(pwd.getpwuid, found.st_uid),
-        "group": _name(grp.getgrgid, found.st_gid),
+        "owner": name_of(pwd.getpwuid, found.st_uid),
+        "group": name_of(grp.getgrgid, found.st_gid),
         "uid": found.st_uid,
         "gid": found.st_gid,
         "age": round(now - found.st_mtime, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import subprocess
@@ -14,7 +15,12 @@ from provision import content
 
 
 def plugin(path: str, name: str = "") -> ModuleType:
-    """Import a file of our Ansible content by its path below the repository's root."""
+    """Import a file of our Ansible content by its path below the repository's root; once under a ``name`` of Ansible's.
+
+    Two copies of a module would have two classes of each error, and which one a test sees would rest on its place.
+    """
+    if name in sys.modules:
+        return sys.modules[name]
     file = content.ROOT / path
     spec = importlib.util.spec_from_file_location(name or f"content_{file.stem}", file)
     assert spec is not None
@@ -22,6 +28,8 @@ def plugin(path: str, name: str = "") -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     if name:
         sys.modules[name] = module
+        package, _, attribute = name.rpartition(".")
+        setattr(importlib.import_module(package), attribute, module)
     spec.loader.exec_module(module)
     return module
 
@@ -49,6 +57,8 @@ def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
+state = plugin("plugins/module_utils/machine_state.py", "ansible.module_utils.machine_state")
+key = plugin("plugins/module_utils/machine_key.py", "ansible.module_utils.machine_key")
 system = plugin("plugins/module_utils/machine_system.py", "ansible.module_utils.machine_system")
 plugin("plugins/module_utils/machine_gpu_ids.py", "ansible.module_utils.machine_gpu_ids")
 for part in ("bus", "kernel", "packages", "users"):

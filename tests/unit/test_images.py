@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from provision.model.facts import facts_from
 
 registry = plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
 recipe = plugin("plugins/module_utils/image_recipe.py", "ansible.module_utils.image_recipe")
-sys.modules["ansible.module_utils"].image_registry = registry  # type: ignore[attr-defined]
 
 DIGEST = f"sha256:{'a' * 64}"
 SUBJECT = Subject("slurm_image", ("by_digest",))

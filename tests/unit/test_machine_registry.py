@@ -6,7 +6,6 @@ import base64
 import json
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from machines import plugin
 from provision import content
 
 registry = plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
-sys.modules["ansible.module_utils"].image_registry = registry  # type: ignore[attr-defined]
 plugin("plugins/module_utils/machine_engine.py", "ansible.module_utils.machine_engine")
 machine = plugin("plugins/module_utils/machine_registry.py")
 

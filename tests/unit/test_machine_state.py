@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import plugin, tree
-
-state = plugin("plugins/module_utils/machine_state.py")
-key = plugin("plugins/module_utils/machine_key.py")
+from machines import key, state, tree
 
 
 def test_paths_are_told_by_kind_mode_owner_and_content(tmp_path: Path) -> None:

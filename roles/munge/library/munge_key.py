@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import grp
-import hashlib
 import hmac
 import os
 import pwd
@@ -18,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.machine_key import fingerprint
 
 DOCUMENTATION = """
 module: munge_key
@@ -53,11 +53,6 @@ MINIMUM = 32  # munged(8): a shorter key is refused
 
 class KeyProblemError(Exception):
     """What could not be done."""
-
-
-def fingerprint(key, salt):
-    """Return a hash of the key from which nothing about it can be learnt, and which nobody can have prepared."""
-    return hmac.new(bytes.fromhex(salt), key, hashlib.sha256).hexdigest()
 
 
 def read(path):

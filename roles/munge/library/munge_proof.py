@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-import grp
-import hashlib
-import hmac
 import pwd
 import re
-import stat
-from pathlib import Path
 
-from ansible.module_utils import machine_commands
+from ansible.module_utils import machine_commands, machine_key
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -43,24 +38,10 @@ def run(argv, stdin="", user=None):
     return text.strip(), code == 0
 
 
-def name_of(lookup, number):
-    """Return the name behind a uid or gid, or the number."""
-    try:
-        return lookup(number)[0]
-    except KeyError:
-        return str(number)
-
-
 def of_this_machine(path, salt):
     """Return what there is to know about this machine's key, and a credential."""
-    try:
-        found = Path(path).stat()
-        digest = hmac.new(bytes.fromhex(salt), Path(path).read_bytes(), hashlib.sha256).hexdigest()
-        owner = f"{name_of(pwd.getpwuid, found.st_uid)}:{name_of(grp.getgrgid, found.st_gid)}"
-        key = {"mode": f"{stat.S_IMODE(found.st_mode):04o}", "owner": owner, "fingerprint": digest}
-    except OSError as error:
-        key = {"absent": str(error.strerror)}
     text, made = run(["munge", "--no-input"], user=pwd.getpwnam("nobody"))
+    key = machine_key.collect("/", {"path": path, "salt": salt})
     return {"key": key, "credential": text if made else "", "error": "" if made else text, "hung": text == HUNG}
 
 
