@@ -20,6 +20,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
+from provision.model.checks import check_from
 from provision.runner.bad_checks import record, recorded
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
@@ -66,12 +67,12 @@ class ActionModule(ActionBase):
         for check in checks:
             check.setdefault("host", host)
             check["host"] = check["host"] or host
-        failing = [check for check in checks if check["verdict"] in ("fail", "unknown")]
+        failing = [check.sentence for check in map(check_from, checks) if not check.ok]
         result.update(changed=False, cluster_checks=checks)
         if boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], [self._line(check) for check in failing])
+            record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], failing)
         elif failing:
-            result.update(failed=True, msg="\n".join(self._line(check) for check in failing))
+            result.update(failed=True, msg="\n".join(failing))
         return result
 
     @staticmethod
@@ -94,16 +95,3 @@ class ActionModule(ActionBase):
         if check["verdict"] == "pass":
             check.update(cause="", fix="")
         return check
-
-    @staticmethod
-    def _line(check):
-        check = {key: " ".join(str(value).split()) for key, value in check.items()}
-        told = f"{check['id']}: {check['verdict']}: observed {check.get('observed') or 'nothing'}"
-        if check.get("expected"):
-            told += f", expected {check['expected']}"
-        if check.get("source"):
-            told += f" ({check['source']})"
-        for word in ("cause", "fix"):
-            if check.get(word):
-                told += f". {word.capitalize()}: {check[word]}"
-        return told
