@@ -12,7 +12,7 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
-  Checks of a role that refuses (preflight) are no such thing: where one does not pass, the machine joins ``refused``.
+  Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
 - ``prove``: the role has acted. What does not pass is a failure.
 - ``share``: only what other machines' wants need is wanted; nothing is judged.
 
@@ -110,57 +110,52 @@ class ActionModule(ActionBase):
         if then == "share":
             return self._shared(result, roles, task_vars)
         try:
-            facts, wanted, judged = self._judged(roles, task_vars, patience=1)
+            facts, known, wanted, judged = self._judged(roles, task_vars, patience=1)
             if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
-                facts, wanted, judged = self._judged(roles, task_vars, patience=PATIENCE)
+                facts, known, wanted, judged = self._judged(roles, task_vars, patience=PATIENCE)
         except ManagedError as error:
             raise AnsibleActionFail(str(error)) from error
         except ValueError as error:
             return {**result, "failed": True, "msg": str(error)}
-        result["ansible_facts"] = road.handed_on(facts, task_vars.get("ansible_facts"))
-        before = road.before(judged)
-        found = [check for check in chain(*judged.values()) if check not in before]
+        result["ansible_facts"] = known
         if then == "act":
-            self._to_do(result, judged, before, task_vars)
-            parents += result.pop("pending")
-        elif boolean(task_vars.get("cluster_check_collect", False), strict=False):
-            result["cluster_checks"] = [check.as_dict() for check in (*before, *found)]
-            _record(task_vars, [*before, *found])
+            parents += self._to_do(result, judged, task_vars)
+            if self._task.diff and not result.get("failed") and (diffs := self._diffs(wanted, facts, task_vars)):
+                result["diff"] = diffs
         else:
-            _fail(result, [*before, *found], [check for check in (*before, *found) if not check.ok])
-        if self._task.diff and then == "act" and (diffs := self._diffs(wanted, facts, task_vars)):
-            result["diff"] = diffs
+            checks = list(chain(*judged.values()))
+            if boolean(task_vars.get("cluster_check_collect", False), strict=False):
+                result["cluster_checks"] = [check.as_dict() for check in checks]
+                _record(task_vars, checks)
+            else:
+                _fail(result, checks, [check for check in checks if not check.ok])
         return result if result.get("failed") else _grouped(result, parents)
 
-    def _to_do(self, result, judged, before, task_vars):
-        """Put into the result what there is to do, and as ``pending`` the groups for it; fail where it is not known."""
-        found = [check for check in chain(*judged.values()) if check not in before]
-        rest = [check for check in found if check.verdict is not Verdict.PASS]
-        result["pending"] = []
-        if unknown := [check for check in rest if check.verdict is Verdict.UNKNOWN]:
-            _fail(result, [*before, *rest], unknown)
-            return
-        result["cluster_passed"] = [check.id for check in found if check.verdict is Verdict.PASS]
-        result["cluster_pending"] = [
-            {"stage": road.ROLES[role].stage, **check.as_dict()}
-            for role, checks in judged.items()
+    def _to_do(self, result, judged, task_vars):
+        """Put into the result what there is to do, or fail where that is not known; return the groups for it."""
+        before, found = road.before(judged)
+        checks = list(chain(*found.values()))
+        if unknown := [check for check in checks if check.verdict is Verdict.UNKNOWN]:
+            _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], unknown)
+            return []
+        rest = [
+            (road.ROLES[role].stage, check)
+            for role, checks in found.items()
             for check in checks
-            if check in rest
+            if check.verdict is not Verdict.PASS
         ]
+        result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
+        result["cluster_pending"] = [{"stage": stage, **check.as_dict()} for stage, check in rest]
         result["cluster_checks"] = [check.as_dict() for check in before]
-        if _record(task_vars, before):
-            result["pending"] = ["refused"]
+        _record(task_vars, before)
         if self._task.check_mode:
             # No role runs. Ansible's own output shows no part of a result that is long.
-            for role, checks in judged.items():
-                for check in checks:
-                    if check in rest and not check.ok:
-                        brings = "".join(f" -> {one.sentence}" for one in check.consequences)
-                        told = f"{check.id}: {check.observed}{brings}"
-                        self._display.display(f"{road.ROLES[role].stage}: {task_vars['inventory_hostname']}: {told}")
-            return
+            for stage, check in rest:
+                if not check.ok:
+                    self._display.display(f"{stage}: {task_vars['inventory_hostname']}: {check.change}")
+            return []
         full = boolean(task_vars.get("cluster_full", False), strict=False)
-        result["pending"] += [
+        return [
             f"pending_{role}"
             for role, checks in judged.items()
             if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
@@ -176,34 +171,36 @@ class ActionModule(ActionBase):
             variables = {**_DEFAULTS, **delegated[name], **_CONSTANTS, "inventory_hostname": name}
             variables["ansible_delegated_vars"] = delegated
         try:
-            facts, given = self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)
+            _, known = self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)
         except ManagedError as error:
             raise AnsibleActionFail(str(error)) from error
         except ValueError as error:
             return {**result, "failed": True, "msg": str(error)}
-        return {**result, "ansible_facts": road.handed_on(facts, given)}
+        return {**result, "ansible_facts": known}
 
     def _answered(self, roles, task_vars, patience):
-        """Return the machine's facts, and what was known of it before."""
+        """Return the machine's facts, and what goes on from them as Ansible's."""
         given = dict(task_vars.get("ansible_facts") or {})
         family = given.get("os_family") or FAMILY
-        facts = self._asked(roles, _with_facts(task_vars, given, os_family=family), patience)
-        if (own := road.handed_on(facts, given)["os_family"]) not in (family, ""):
+        facts = self._asked(roles, _with_facts(task_vars, os_family=family), patience)
+        known = road.handed_on(facts, given)
+        if known["os_family"] not in (family, ""):
             # Which packages a role wants, and where its files are, goes by the family: the questions were another's.
-            facts = self._asked(roles, _with_facts(task_vars, given, os_family=own), patience)
-        return facts, given
+            facts = self._asked(roles, _with_facts(task_vars, os_family=known["os_family"]), patience)
+            known = road.handed_on(facts, given)
+        return facts, known
 
     def _judged(self, roles, task_vars, patience):
-        """Return the machine's facts, what each role wants of it, and the checks of each role."""
-        facts, given = self._answered(roles, task_vars, patience)
-        variables = _with_facts(task_vars, given, **road.handed_on(facts, given))
+        """Return the machine's facts, what goes on from them, what each role wants, and the checks of each role."""
+        facts, known = self._answered(roles, task_vars, patience)
+        variables = _with_facts(task_vars, **known)
         templar = self._templar.copy_with_new_env(available_variables=variables)
         wanted, judged = {}, {}
         for role in roles:
             wanted[role] = managed_from(self._rendered(role, templar, variables))
             wants = templar.template(variables.get(f"__{role}_wants") or {})
             judged[role] = road.checks(role, facts, wanted[role], wants)
-        return facts, wanted, judged
+        return facts, known, wanted, judged
 
     def _diffs(self, wanted, facts, task_vars):
         """Return the differences of files that may be shown: a second question, over the same connection.
@@ -271,15 +268,13 @@ def _program(place):
     return {"after_header": place.path, "lines": lines, "prepared": f"{place.path}: a program of {lines} lines\n"}
 
 
-def _with_facts(task_vars, given, **facts):
-    return {**task_vars, "ansible_facts": {**given, **facts}}
+def _with_facts(task_vars, **facts):
+    return {**task_vars, "ansible_facts": {**(task_vars.get("ansible_facts") or {}), **facts}}
 
 
 def _record(task_vars, checks):
-    """Keep what did not pass for the play that ends the run by it; tell whether there is any."""
-    bad = [check.sentence for check in checks if not check.ok]
-    record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], bad)
-    return bool(bad)
+    """Keep what did not pass for the play that ends the run by it."""
+    record(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"], [check.sentence for check in checks if not check.ok])
 
 
 def _fail(result, checks, bad):

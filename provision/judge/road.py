@@ -121,11 +121,18 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
     return found
 
 
-def before(judged: Mapping[str, Sequence[Check]]) -> list[Check]:
-    """Return what is judged before anything is changed on any machine: none where no role of the run refuses."""
-    if not any(ROLES[role].refuses for role in judged):
-        return []
-    return [check for role, checks in judged.items() for check in checks if ROLES[role].refuses or check.before]
+def before(judged: Mapping[str, Sequence[Check]]) -> tuple[list[Check], dict[str, list[Check]]]:
+    """Return what is judged before anything is changed on any machine, and of each role the rest.
+
+    Of the first there is none where no role of the run refuses.
+    """
+    refuses = any(ROLES[role].refuses for role in judged)
+    first = {
+        role: [check for check in checks if refuses and (ROLES[role].refuses or check.before)]
+        for role, checks in judged.items()
+    }
+    rest = {role: [check for check in checks if check not in first[role]] for role, checks in judged.items()}
+    return [check for checks in first.values() for check in checks], rest
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:

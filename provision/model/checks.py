@@ -68,6 +68,11 @@ class Check:
         parts += [f"{word.capitalize()}: {text}" for word, text in (("cause", self.cause), ("fix", self.fix)) if text]
         return one_line(". ".join(parts))
 
+    @property
+    def change(self) -> str:
+        """What is to be mended and what that brings, in one line, as a plan tells it."""
+        return "".join([f"{self.id}: {self.observed}", *(f" -> {one.sentence}" for one in self.consequences)])
+
     def as_dict(self) -> dict[str, Any]:
         """Return the check as plain JSON types, keys as in the documents that commands print."""
         plain = asdict(self)

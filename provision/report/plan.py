@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import PurePath
 
 from provision.events.diff import Diff
 from provision.events.fold import RunReport
 from provision.events.model import Pending
-from provision.model.consequences import Consequence
+from provision.model.checks import Check
 from provision.report.checks import Lines, fold
 
 #: Observations of one check that are told, most machines first; what is a machine's own is counted.
 _TOLD = 3
-
-#: What machines have in common: what is observed, and what mending it brings.
-Told = tuple[str, tuple[Consequence, ...]]
-
-#: A line: stage, machines, what is to be done, and what that brings.
-Row = tuple[str, str, str, tuple[Consequence, ...]]
 
 
 def planned(command: str, report: RunReport) -> bool:
@@ -43,31 +38,32 @@ def show_plan(printer: Lines, report: RunReport, *, every: bool = False) -> None
 
     ``every`` tells also what only single machines have to say of a check.
     """
-    rows: list[Row] = [(task.stage, fold(hosts), str(task), ()) for task, hosts in report.changes.items()]
+    rows = [(task.stage, fold(hosts), str(task)) for task, hosts in report.changes.items()]
     rows += _rows(in_order(report), every=every)
     widths = [min(24, max((len(row[column]) for row in rows), default=0)) for column in (0, 1)]
-    for stage, place, told, brings in rows:
+    for stage, place, told in rows:
         words = [stage, place] if printer.narrow else [stage.ljust(widths[0]), place.ljust(widths[1])]
-        text = (" " if printer.narrow else "  ").join([*words, told])
-        printer.line(text + "".join(f" -> {one.sentence}" for one in brings), style="yellow")
+        printer.line((" " if printer.narrow else "  ").join([*words, told]), style="yellow")
     _differences(printer, report.diffs)
     if report.ok and not report.changes_pending:
         printer.line("nothing would change")
 
 
-def _rows(pending: Iterable[Pending], *, every: bool) -> list[Row]:
-    checks: dict[tuple[str, str], dict[Told, list[str]]] = defaultdict(lambda: defaultdict(list))
+def _rows(pending: Iterable[Pending], *, every: bool) -> list[tuple[str, str, str]]:
+    """Return stage, machines and words of each line."""
+    checks: dict[tuple[str, str], dict[str, list[Check]]] = defaultdict(lambda: defaultdict(list))
     for one in pending:
-        checks[one.stage, one.check.id][one.check.observed, one.check.consequences].append(one.check.host)
-    rows: list[Row] = []
-    for (stage, name), groups in checks.items():
-        most = sorted(groups.items(), key=lambda group: -len(group[1]))
+        checks[one.stage, one.check.id][one.check.change].append(one.check)
+    rows = []
+    for (stage, _), groups in checks.items():
+        most = sorted(groups.values(), key=len, reverse=True)
         shown = most if every or len(most) <= _TOLD else most[: _TOLD - 1]
-        rows += [(stage, fold(hosts), f"{name}: {said}", brings) for (said, brings), hosts in shown]
-        if rest := most[len(shown) :]:
-            hosts = [host for _, members in rest for host in members]
-            brings = tuple(dict.fromkeys(one for (_, brought), _ in rest for one in brought))
-            rows.append((stage, fold(hosts), f"{name}: as many reasons as machines (--verbose tells each)", brings))
+        rows += [(stage, fold(check.host for check in alike), alike[0].change) for alike in shown]
+        if rest := [check for alike in most[len(shown) :] for check in alike]:
+            # What mending them brings, whichever of them it is.
+            brings = tuple(dict.fromkeys(one for check in rest for one in check.consequences))
+            told = replace(rest[0], observed="as many reasons as machines (--verbose tells each)", consequences=brings)
+            rows.append((stage, fold(check.host for check in rest), told.change))
     return rows
 
 
