@@ -226,7 +226,7 @@ def identity(root):
     }
 
 
-def collect(root="/", names=(), disk_paths=(), packages=(), lock_timeout=0, login_user=""):
+def collect(root="/", names=(), disk_paths=(), lock_timeout=0, login_user=""):
     """Return everything above as one mapping of plain values."""
     holder, waited = wait_for_package_lock(root, lock_timeout)
     found = {
@@ -241,7 +241,6 @@ def collect(root="/", names=(), disk_paths=(), packages=(), lock_timeout=0, logi
         "disks": disks(root, disk_paths),
         "lock": {"holder": holder, "waited": waited},
         "packages_interrupted": packages_interrupted(root),
-        "packages_missing": packages_missing(packages),
     }
     found.update(daemons(root))
     found["memlock"] = memlock(root, found["capabilities"]["sys_resource"], login_user)

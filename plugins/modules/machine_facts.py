@@ -51,7 +51,7 @@ options:
     elements: str
     default: []
   packages:
-    description: Packages of which the missing ones are reported.
+    description: Packages of which C(rdma) reports the missing ones.
     type: list
     elements: str
     default: []
@@ -175,7 +175,7 @@ def main():
             root, login_user=given["login_user"], packages=given["packages"], contained=contained
         )
     if "system" in gather:
-        asked = {key: given[key] for key in given if key not in ("files", "apt")}
+        asked = {key: given[key] for key in given if key not in ("files", "apt", "packages")}
         machine.update(machine_system.collect(root, **asked))
     if state:
         machine.update(machine_system.identity(root))

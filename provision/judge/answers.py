@@ -14,6 +14,11 @@ _ENDED, _KILLED, _ABSENT = 124, 137, 127
 MAX_TEXT = 50_000_000
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return what should be a mapping; an empty one where it is something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
 @dataclass(frozen=True)
 class Answer:
     """The result of ``timeout SECONDS PROGRAM ...``, as Ansible's ``command`` returns it.
@@ -30,7 +35,7 @@ class Answer:
     @classmethod
     def from_result(cls, result: object, limit: int) -> Self:
         """Read a registered result, whatever it is."""
-        given: Mapping[str, Any] = result if isinstance(result, Mapping) else {}
+        given = mapping(result)
         rc = given.get("rc")
         return cls(
             limit=limit,

@@ -11,15 +11,13 @@ from provision.model import memlock
 from provision.model.addresses import is_loopback, same
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts, Memlock
+from provision.model.text import brief
 
 SUBJECT = Subject(
     "base_system",
     names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock"),
     fix="clusterctl provision base",
 )
-
-#: Names that a check shows before it counts the rest: a thousand of them are not a thousand findings.
-_SHOWN = 5
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -44,7 +42,7 @@ def _interrupted(packages: Sequence[str]) -> Check:
     return SUBJECT.check(
         "interrupted",
         not packages,
-        f"stopped in the middle of {', '.join(packages[:_SHOWN])}" if packages else "none",
+        f"stopped in the middle of {brief(packages)}" if packages else "none",
         "no installation that was stopped in the middle",
         cause="the machine or the package manager was stopped while it installed",
     )
@@ -87,11 +85,10 @@ def _names(facts: MachineFacts, entries: Sequence[Mapping[str, Any]], name: str)
     own = list(addresses.get(facts["hostname"]) or [])
     if not own or any(is_loopback(address) for address in own):
         wrong.append(f"its own name {facts['hostname']} is {' '.join(own) or 'unknown'}")
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return SUBJECT.check(
         "names",
         not wrong,
-        "; ".join(wrong[:_SHOWN]) + more or f"{len(entries)} names and its own",
+        brief(wrong) or f"{len(entries)} names and its own",
         "every machine at its declared address",
         source="ansible_host or base_system_address",
         cause="another address stands in front of the declared one, and programs take the first"

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provision.judge.answers import mapping
 from provision.model.checks import Check, Subject
 from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Container
-
-#: Differences that a check shows before it counts the rest.
-_SHOWN = 5
+from provision.model.text import brief
 
 #: What is not declared is not there: each of these is empty, whatever the engine's word for that is.
 _EMPTY = (
@@ -86,11 +85,10 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
         return subject.unknown(
             "containers", f"of which image {', '.join(unheard)} should be, the controller did not say"
         )
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return subject.check(
         "containers",
         not wrong,
-        "; ".join(wrong[:_SHOWN]) + more or f"{', '.join(names) or 'none'} running",
+        brief(wrong) or f"{', '.join(names) or 'none'} running",
         "running, of the settings and the image that are declared",
         source="docker container inspect",
         cause=str(answer.get("problem") or "") or "stopped, paused, or made anew or updated with other settings",
@@ -109,7 +107,7 @@ def needed(want: Container, answer: Mapping[str, Any]) -> str:
         return "create"
     if differences(want, found, answer):
         return "replace"
-    state = _mapping(found.get("State"))
+    state = mapping(found.get("State"))
     if state.get("Paused"):
         return "unpause"
     # One that keeps failing is started again by the engine; it is for verification to say so.
@@ -127,7 +125,7 @@ def _problems(want: Container, found: Mapping[str, Any] | None, answer: Mapping[
 
 def state_of(found: Mapping[str, Any]) -> str:
     """Return in which state a container is that does not simply run; empty where it does."""
-    state = _mapping(found.get("State"))
+    state = mapping(found.get("State"))
     for key, word in (("Paused", "is paused"), ("Restarting", "keeps being restarted"), ("Dead", "is dead")):
         if state.get(key):
             return word
@@ -140,7 +138,7 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     ``answer`` says beside the containers what the machine allows (``raised``: limits above its own) and which
     release of NVIDIA's driver runs (``nvidia_driver``).
     """
-    host, config = _mapping(found.get("HostConfig")), _mapping(found.get("Config"))
+    host, config = mapping(found.get("HostConfig")), mapping(found.get("Config"))
     raised = bool(answer.get("raised"))
     wrong: list[str] = []
 
@@ -153,7 +151,7 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     compare("command", [_text(found.get("Path")), *map(_text, _list(found.get("Args")))], list(want.command))
     compare("user", _text(config.get("User")), want.user)
     compare("network", _text(host.get("NetworkMode")), "host")
-    compare("restart policy", _text(_mapping(host.get("RestartPolicy")).get("Name")), "unless-stopped")
+    compare("restart policy", _text(mapping(host.get("RestartPolicy")).get("Name")), "unless-stopped")
     compare("read-only files", bool(host.get("ReadonlyRootfs")), want.read_only)
     compare("pid namespace", _text(host.get("PidMode")), want.pid)
     ipc = _text(host.get("IpcMode"))
@@ -164,13 +162,13 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     compare("capabilities", _capabilities(host.get("CapAdd")), given)
     compare("dropped capabilities", _capabilities(host.get("CapDrop")), {"ALL"})
     compare("security options", _security(host), {_option(word) for word in want.security})
-    compare("directories in memory", _mapping(host.get("Tmpfs")), dict(map(_tmpfs, want.tmpfs)))
+    compare("directories in memory", mapping(host.get("Tmpfs")), dict(map(_tmpfs, want.tmpfs)))
     compare("mounts", _mounts(found), {_mount(word) for word in want.mounts})
     compare("device rules", sorted(map(_text, _list(host.get("DeviceCgroupRules")))), sorted(want.device_rules))
     limits = _limits(host)
     for name, limit in _declared_limits(want.ulimits if raised else ()).items():
         compare(f"limit {name}", limits.get(name), limit)
-    labels = _mapping(config.get("Labels"))
+    labels = mapping(config.get("Labels"))
     for key, value in want.labels.items():
         compare(key, _text(labels.get(key)), value)
     wrong += _gpus(want, host, config, _text(answer.get("nvidia_driver")))
@@ -182,7 +180,7 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
 
 def _gpus(want: Container, host: Mapping[str, Any], config: Mapping[str, Any], driver: str) -> list[str]:
     """Return what differs about GPUs. The libraries in a container are those of one release of the driver."""
-    requests = [_mapping(one) for one in _list(host.get("DeviceRequests"))]
+    requests = [mapping(one) for one in _list(host.get("DeviceRequests"))]
     given = sorted(_text(name) for one in requests if one.get("Driver") == _CDI for name in _list(one.get("DeviceIDs")))
     if not want.gpus:
         return [f"is given devices: {_shown(requests)}"] if requests else []
@@ -192,7 +190,7 @@ def _gpus(want: Container, host: Mapping[str, Any], config: Mapping[str, Any], d
         _text(host.get("Runtime")) == "nvidia" and by_runtime in map(_text, _list(config.get("Env")))
     ):
         wrong.append(f"is not given {', '.join(want.gpus)}")
-    if (of := _text(_mapping(config.get("Labels")).get(DRIVER))) != driver:
+    if (of := _text(mapping(config.get("Labels")).get(DRIVER))) != driver:
         wrong.append(f"was made with driver {of or 'none'}; {driver or 'none'} runs")
     return wrong
 
@@ -202,12 +200,8 @@ DRIVER = "clusterctl.nvidia_driver"
 
 
 def _found(answer: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    found = _mapping(answer.get("found")).get(name)
+    found = mapping(answer.get("found")).get(name)
     return found if isinstance(found, Mapping) else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:
@@ -257,7 +251,7 @@ def _mount(word: str) -> tuple[str, str, str, str]:
 
 
 def _mounts(found: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
-    mounts = [_mapping(one) for one in _list(found.get("Mounts"))]
+    mounts = [mapping(one) for one in _list(found.get("Mounts"))]
     return {
         (
             _text(one.get("Source")).rstrip("/") or "/",
@@ -272,7 +266,7 @@ def _mounts(found: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
 
 
 def _limits(host: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
-    limits = [_mapping(one) for one in _list(host.get("Ulimits"))]
+    limits = [mapping(one) for one in _list(host.get("Ulimits"))]
     return {_text(one.get("Name")): (one.get("Soft"), one.get("Hard")) for one in limits}
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from provision.judge.ddp_evidence import Accused, Record
+from provision.model.text import brief
 
 
 def accuse(rank: int | None, node: str, detail: str) -> Accused:
@@ -23,8 +24,7 @@ def named(accused: Accused) -> str:
 
 def names(guilty: Sequence[Accused]) -> str:
     """Return the first accusations as text, and how many more there are."""
-    more = f"; and {len(guilty) - 5} more" if len(guilty) > 5 else ""
-    return "; ".join(named(accused) for accused in guilty[:5]) + more
+    return brief([named(accused) for accused in guilty])
 
 
 def host_of(guilty: Sequence[Accused], known: Mapping[str, int]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from provision.judge.driver_modules import AGAIN, modules, secure_boot
 from provision.model import gpu_facts
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.text import brief
 from provision.nvidia.driver import plan
 from provision.nvidia.driver_plan import Finding, Plan
 from provision.nvidia.driver_state import Activation, activation, installed_version, unheld
@@ -71,15 +72,14 @@ def in_the_way(gpu: Mapping[str, Any], planned: Plan, wants: Mapping[str, Any]) 
     told = [
         f"pid {one['pid']} of {one['user'][:40]}{' in container ' + one['container'] if one['container'] else ''}: "
         f"{one['command'][:120]}"
-        for one in there[:_SHOWN]
+        for one in there
     ]
-    more = [f"and {len(there) - _SHOWN} more"] if len(there) > _SHOWN else []
     allowed = str(wants["processes_allowed"]).lower() in ("true", "yes", "1")
     return [
         BEFORE.check(
             "processes",
             Verdict.PASS if not there else Verdict.WARN if allowed else Verdict.FAIL,
-            "; ".join([*told, *more]) or "none",
+            brief(told, _SHOWN) or "none",
             "no process on a GPU that Slurm does not know",
             source="/proc/*/fd",
             cause="they would lose their GPUs when the driver is changed, and the machine may be rebooted. "

@@ -15,9 +15,7 @@ from provision.judge import containers
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Managed, Place, Service
-
-#: Differences that a check shows before it counts the rest.
-_SHOWN = 5
+from provision.model.text import brief
 
 #: systemd's words for a service that runs.
 _RUNNING = ("active", "reloading")
@@ -103,16 +101,15 @@ def _files(
         elif problem:
             wrong.append(f"{path} {problem}")
     if wrong or not silent:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         return subject.check(
             "files",
             not wrong,
-            "; ".join(wrong[:_SHOWN]) + more or f"{len(judged)} as declared",
+            brief(wrong) or f"{len(judged)} as declared",
             "text, mode and owner as declared",
             cause="changed or removed by hand, or never written",
             consequences=_restarts(_reading(wants.services, _written(wants, state)), services or {}),
         )
-    return subject.unknown("files", "; ".join(silent[:_SHOWN]))
+    return subject.unknown("files", brief(silent))
 
 
 def _written(wants: Managed, state: Mapping[str, Any]) -> set[str]:

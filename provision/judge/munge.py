@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from provision.judge.answers import mapping
 from provision.judge.clocks import Consensus, Offset, consensus
 from provision.judge.slurm_answers import line
 from provision.model.checks import Check, Subject, Verdict
@@ -34,16 +35,16 @@ class Seen:
     @classmethod
     def from_results(cls, proof: Any, decoded: Any = None, clock: Any = None) -> Self:
         """Read the results of the role's questions; what is missing or of another shape is an empty answer."""
-        proof, answers = _mapping(proof), _mapping(_mapping(decoded).get("decoded"))
-        key = _mapping(proof.get("key"))
+        proof, answers = mapping(proof), mapping(mapping(decoded).get("decoded"))
+        key = mapping(proof.get("key"))
         return cls(
             mode=line(key.get("mode")),
             owner=line(key.get("owner")),
             fingerprint=line(key.get("fingerprint")),
             problem=line(key.get("absent")) or line(proof.get("error")) or line(proof.get("msg")),
             encoded=isinstance(proof.get("credential"), str) and bool(proof["credential"]),
-            decoded={str(host): line(_mapping(one).get("status")) for host, one in answers.items()},
-            clock=Offset.of(_mapping(clock).get("clock_offset")),
+            decoded={str(host): line(mapping(one).get("status")) for host, one in answers.items()},
+            clock=Offset.of(mapping(clock).get("clock_offset")),
         )
 
     def accepts(self, host: str) -> bool:
@@ -64,10 +65,6 @@ class Wants:
     mode: str
     warn: int
     fail: int
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def peers(hosts: Sequence[str], me: str, controller: str) -> tuple[str, ...]:

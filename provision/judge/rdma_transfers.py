@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provision.model.checks import Check, Level, Subject
-from provision.model.text import one_line
+from provision.model.text import brief, one_line
 from provision.rdma.perftest import ERRORS, Result, carried, cause, gigabits
 from provision.rdma.rounds import Rail, rails_of
 
@@ -141,11 +141,11 @@ def _reached(seen: Seen) -> Check:
     words = [f"{one['test']} with {one['peer']}{_over(one)}: {_last(_text(one))}" for one in failed]
     meant = [cause(_text(one)) for one in failed]
     tests = ", ".join(sorted({str(result["test"]) for result in seen.results}))
-    done = f"{tests} with {', '.join(_shortened(sorted(met)))} over {len(seen.rails)} rails{seen.pairs}"
+    done = f"{tests} with {brief(sorted(met), between=', ')} over {len(seen.rails)} rails{seen.pairs}"
     return SUBJECT.check(
         "transfer",
         not failed,
-        "; ".join(_shortened(words)) or done,
+        brief(words) or done,
         "every transfer succeeds",
         source=_SOURCE,
         cause="; ".join(dict.fromkeys(meaning for meaning, _ in meant)),
@@ -164,7 +164,7 @@ def _bandwidth(seen: Seen, test: str, share: float) -> Check:
     if missing and not broken:
         return SUBJECT.unknown(
             name,
-            f"nothing is known of {'; '.join(_shortened([f'{device} with {peer}' for peer, device in missing]))}",
+            f"nothing is known of {brief([f'{device} with {peer}' for peer, device in missing])}",
             cause="the machine was to measure it, and its answer has no such measurement",
             fix="clusterctl verify again; journalctl -b on the machine",
         )
@@ -188,7 +188,7 @@ def _bandwidth(seen: Seen, test: str, share: float) -> Check:
     if unread:
         return SUBJECT.unknown(
             name,
-            f"no rate could be read of {'; '.join(_shortened(unread))}",
+            f"no rate could be read of {brief(unread)}",
             cause="the tool's table has another form than perftest's",
             fix="run it by hand and look at its last line: ib_write_bw --report_gbits on both machines",
         )
@@ -204,7 +204,7 @@ def _bandwidth(seen: Seen, test: str, share: float) -> Check:
     return SUBJECT.check(
         name,
         not slow and len(worked) == len(tried),
-        "; ".join(_shortened(slow or words)),
+        brief(slow or words),
         f"{share:.0%} of the line rate" if any(rates.values()) else "data moves",
         source=_SOURCE,
         cause="the adapter's PCIe slot has fewer lanes, the link is degraded, or the processor sleeps"
@@ -229,7 +229,7 @@ def _moved(seen: Seen) -> Check:
     return SUBJECT.check(
         "counters",
         not still and not missing,
-        "; ".join(_shortened([*words, *(f"{device} took no part" for device in missing)])),
+        brief([*words, *(f"{device} took no part" for device in missing)]),
         "every device's counters move with the data",
         source=_SOURCE,
         cause="the data did not go over this device, or its driver counts nothing",
@@ -249,7 +249,7 @@ def _errors(seen: Seen) -> Check:
     return SUBJECT.check(
         "errors",
         not serious,
-        ", ".join(_shortened([f"{name} +{number}" for name, number in risen.items()])) or "none risen",
+        brief([f"{name} +{number}" for name, number in risen.items()], between=", ") or "none risen",
         "no error counter rises while data moves",
         source=_SOURCE,
         cause="a bad cable, transceiver or connector, or a congested switch",
@@ -275,7 +275,3 @@ def _over(result: Result) -> str:
 
 def _last(text: str) -> str:
     return text[-160:].strip() or "no word"
-
-
-def _shortened(lines: Sequence[str]) -> list[str]:
-    return [*lines[:5], *([f"and {len(lines) - 5} more"] if len(lines) > 5 else [])]

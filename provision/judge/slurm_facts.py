@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from provision.judge.answers import mapping
 from provision.judge.slurm_answers import line, nodes_in, number
 from provision.model.text import MAX_ANSWER, sections
 
@@ -178,22 +179,18 @@ def containers(inspected: str, now: str = "") -> dict[str, Container]:
     return found
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _container(entry: Mapping[str, Any], now: str) -> Container:
-    state = _mapping(entry.get("State"))
+    state = mapping(entry.get("State"))
     flags = [key for key in ("Paused", "Restarting", "Dead") if state.get(key) is not False]
-    unhealthy = _mapping(state.get("Health")).get("Status") == "unhealthy"
+    unhealthy = mapping(state.get("Health")).get("Status") == "unhealthy"
     status = line(state.get("Status"))[:40]
     return Container(
         status="unhealthy" if unhealthy and status == "running" else status,
         running=state.get("Running") is True and status == "running" and not flags and not unhealthy,
-        image=line(_mapping(entry.get("Config")).get("Image")),
+        image=line(mapping(entry.get("Config")).get("Image")),
         restarts=number(entry.get("RestartCount")),
         since=_seconds(line(state.get("StartedAt")), line(now)),
-        memlock=_memlock(_mapping(entry.get("HostConfig")).get("Ulimits")),
+        memlock=_memlock(mapping(entry.get("HostConfig")).get("Ulimits")),
     )
 
 
@@ -207,7 +204,7 @@ def _seconds(start: str, end: str) -> float | None:
 
 def _memlock(limits: Any) -> tuple[int, int] | None:
     for limit in limits if isinstance(limits, list) else ():
-        if _mapping(limit).get("Name") == "memlock":
+        if mapping(limit).get("Name") == "memlock":
             return number(limit.get("Soft")), number(limit.get("Hard"))
     return None
 

@@ -174,7 +174,6 @@ class MachineFacts(TypedDict, total=False):
     disks: dict[Text, Disk]
     lock: Lock
     packages_interrupted: list[Text]
-    packages_missing: list[Text]
     slurm_daemons: list[Text]
     time_daemons: list[Text]
     memlock: Memlock

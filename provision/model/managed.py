@@ -37,14 +37,6 @@ KINDS = {
     "containers": "name",
 }
 
-#: By check: the kinds that it judges together.
-CHECKS = {
-    "packages": ("packages",),
-    "files": ("directories", "files", "links", "absent"),
-    "services": ("services",),
-    "containers": ("containers",),
-}
-
 _SETTINGS = {"held"}
 
 
@@ -125,11 +117,6 @@ class Managed:
     absent: tuple[str, ...] = ()
     services: tuple[Service, ...] = ()
     containers: tuple[Container, ...] = ()
-
-
-def names(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the checks that data of this form gives, in order: known without a machine and without a judge."""
-    return tuple(name for name, kinds in CHECKS.items() if any(kind in data for kind in kinds))
 
 
 def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 #: Characters of one text that are shown; a machine can answer with a line of a million.
 MAX_TEXT = 2000
@@ -41,6 +42,12 @@ def clean(text: str, limit: int = MAX_TEXT) -> str:
 def one_line(text: object, limit: int = MAX_TEXT) -> str:
     """Return what ``clean`` leaves, as one line: nothing that a machine says begins a line of its own."""
     return " ".join(clean(str(text), limit).split())
+
+
+def brief(texts: Sequence[str], shown: int = 5, between: str = "; ") -> str:
+    """Return the first of several findings as one text, and how many more there are: a thousand are told like five."""
+    more = [f"and {len(texts) - shown} more"] if len(texts) > shown else []
+    return between.join([*texts[:shown], *more])
 
 
 def sections(text: str, limit: int = MAX_ANSWER) -> dict[str, str]:

@@ -35,7 +35,6 @@ READY: dict[str, Any] = {
     "disks": {"/": {"free": 9000, "device": 1, "used": True}},
     "lock": {"holder": {"pid": 7, "command": "apt-get update"}, "waited": 0},
     "packages_interrupted": [],
-    "packages_missing": [],
     "slurm_daemons": [],
     "time_daemons": ["chronyd"],
     "memlock": {"login_highest": "8192", "service_highest": "unlimited", "login": "unlimited"},
@@ -134,7 +133,7 @@ def test_whoever_reads_by_a_model_reads_what_ansible_makes_when_it_is_asked_for(
 
 
 def test_what_this_computer_answers_has_the_types(tmp_path: Path) -> None:
-    found = system.collect("/", names=["localhost"], disk_paths=["/"], packages=["bash"], login_user="nobody")
+    found = system.collect("/", names=["localhost"], disk_paths=["/"], login_user="nobody")
     answer = {"python": "3.11.2", **plain(found), "hardware": plain({**hardware.collect(), **gpu.bus("/")})}
 
     facts = facts_from(answer)

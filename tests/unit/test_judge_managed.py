@@ -9,7 +9,7 @@ import pytest
 
 from provision.judge import managed, munge, road
 from provision.model.checks import Check, Subject
-from provision.model.managed import ManagedError, managed_from, names, questions
+from provision.model.managed import ManagedError, managed_from, questions
 
 SUBJECT = Subject("munge", ("packages", "files", "services"), fix="clusterctl provision munge")
 DATA: dict[str, Any] = {
@@ -146,8 +146,6 @@ def test_what_is_asked_and_which_checks_there_are_is_known_without_a_machine() -
     # No other file is read: a key is compared by what its own role says of it.
     assert asked["contents"] == ["/etc/munge.d/a.conf"]
     assert (asked["packages"], asked["services"]) == (["munge"], ["munge"])
-    assert names(DATA) == SUBJECT.names
-    assert names({"absent": []}) == ("files",)
 
 
 def test_data_of_another_form_is_a_mistake_of_the_role() -> None:

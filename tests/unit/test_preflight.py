@@ -23,7 +23,6 @@ READY: dict[str, Any] = {
     "disks": {"/": {"free": 9000, "device": 1, "used": True}, "/images": {"free": 9000, "device": 1, "used": False}},
     "lock": {"holder": None, "waited": 0},
     "packages_interrupted": [],
-    "packages_missing": [],
     "slurm_daemons": [],
     "time_daemons": ["chronyd"],
     "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
