@@ -26,25 +26,29 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: lint test-unit ## Run every test and linter (root; 30 minutes)
+test: .venv/.dev engine ## Run every test and linter (root; 20 minutes)
 	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
-	@mkdir -p .cache
-	@$(MAKE) --jobs=3 --output-sync=target test-lab test-molecule test-roles 2>&1 | tee .cache/test.log || { \
+	@mkdir -p .cache && rm -f .cache/durations
+	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target test-lab lint test-molecule test-unit test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
+	printf '\nMinutes:\n'; scripts/timed; \
+	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
 	  grep -aE '^(E  |FAILED |ERROR )|fatal: \[|failed=[^0]*[1-9]|\*\*\* ' .cache/test.log | tail -n 40; exit 2; }
 
 test-unit: .venv/.dev ## Run the tests that need no machine
-	@$(RUN) pytest -q -n 2 tests/unit
+	@$(RUN) scripts/timed unit pytest -q -n 2 --durations=5 tests/unit
 
 test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
-	@$(RUN) pytest -q -n 2 tests/roles tests/runs
+	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 2 --durations=5 tests/roles tests/runs
 
 test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
-	@$(RUN) pytest -q -m "not faults and not driver" --durations=12 tests/lab
+	@$(RUN) scripts/timed lab pytest -q -m "not faults and not driver" --durations=25 tests/lab
 
 test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machines of its own (root)
-	@$(RUN) molecule test --all --no-command-borders
+	@failed=; for scenario in $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml)))); do \
+	  $(RUN) scripts/timed "molecule $$scenario" molecule test -s "$$scenario" --no-command-borders || failed="$$failed $$scenario"; \
+	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }
 	@$(RUN) python tests/support/support.py molecule
 
 test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines (root; an hour where they are emulated)
@@ -60,13 +64,13 @@ test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
 	@$(RUN) pytest -q -m faults tests/lab
 
 lint: .venv/.dev ## Run the linters
-	@$(RUN) ruff check .
+	@$(RUN) scripts/timed ruff ruff check .
 	@$(RUN) ruff format --check .
-	@$(RUN) mypy
+	@$(RUN) scripts/timed mypy mypy
 	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
 	@$(RUN) lint-imports --no-logo
 	@$(RUN) yamllint --strict .
-	@$(RUN) ansible-lint --offline -q
+	@$(RUN) scripts/timed ansible-lint ansible-lint --offline -q
 	@shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
 
 support: .venv/.dev ## Write the support matrix from what tests have run here

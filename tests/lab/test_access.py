@@ -130,6 +130,8 @@ def test_more_memory_than_the_machine_has_is_refused_and_nothing_is_changed(smal
     [check] = {json.dumps(c): c for c in document["checks"] if c["id"] == "hardware.real_memory"}.values()
     assert (check["host"], check["verdict"]) == ("node1", "fail")
     assert "99999999" in check["expected"]
+    assert check["observed"].endswith(" MB")
+    assert check["fix"]
     assert {machine: small_lab.root(machine, "cat /etc/hosts") for machine in small_lab.machines} == before
 
 

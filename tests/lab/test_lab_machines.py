@@ -185,11 +185,3 @@ def test_removing_a_lab_that_is_not_there_is_no_error() -> None:
     done = labs.clusterctl("lab", "down", "t-never-made")
 
     assert done.returncode == 0
-
-
-def test_sudo_asks_for_the_password_where_a_lab_was_made_with_one() -> None:
-    password = "correct horse"
-    with labs.made("t-password", sudo_password=password) as lab:
-        assert lab.ssh("node1", "sudo -n id -un").returncode != 0
-        assert lab.ssh("node1", f"echo '{password}' | sudo -S id -un").stdout.strip() == "root"
-        assert password not in json.dumps(lab.inspect("node1"))

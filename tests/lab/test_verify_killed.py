@@ -70,8 +70,10 @@ def is_no_pass(lab: labs.Lab, what: str, results: int) -> None:
     assert (kept["id"], kept["verdict"]) == (record.id, "unknown")
 
 
-@pytest.mark.parametrize("results", [1, RESULTS // 2, RESULTS])
-@pytest.mark.parametrize("what", ["Ansible", "the command"])
+@pytest.mark.parametrize(
+    ("what", "results"),
+    [("Ansible", 1), ("Ansible", RESULTS // 2), ("Ansible", RESULTS), ("the command", RESULTS // 2)],
+)
 def test_a_verify_that_is_killed_is_no_pass_in_any_report(provisioned_lab: labs.Lab, what: str, results: int) -> None:
     is_no_pass(provisioned_lab, what, results)
 
