@@ -197,22 +197,43 @@ def resolved(names):
 def memlock(root, can_raise, user=""):
     """Return memlock limits in KiB or as ``unlimited``: the highest possible ones, and what ``user`` gets at login.
 
-    Without the capability to raise limits, a login ends where this process does, and a service where process 1 does. A
-    higher value in limits.conf would not be ignored there: it would refuse the login.
+    Without the capability to raise limits, a login ends where the daemon does that lets it in, and a service where
+    process 1 does. A higher value in limits.conf would not be ignored there: it would refuse the login.
     """
-
-    def kib(value):
-        return str(int(value) // 1024) if value.isdigit() else "unlimited"
-
-    own = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
-    match = re.search(r"^Max locked memory\s+\S+\s+(\S+)", read(root, "proc/1/limits"), re.M)
-    first = match.group(1) if match else str(own)
+    own = str(resource.getrlimit(resource.RLIMIT_MEMLOCK)[1])
+    first = _hard_memlock(root, 1) or own
     told = printed(["su", "-s", "/bin/sh", user, "-c", "ulimit -l"]) if user else None
     return {
-        "login_highest": "unlimited" if can_raise else kib(str(own)),
-        "service_highest": "unlimited" if can_raise else kib(first),
+        "login_highest": "unlimited" if can_raise else _kib(max(_above(root, os.getpid()) or [own], key=_size)),
+        "service_highest": "unlimited" if can_raise else _kib(first),
         "login": told.strip() if told else "",
     }
+
+
+def _above(root, pid):
+    """Return the hard limits of the processes that this one comes from, up to a daemon of process 1.
+
+    Not this one's own alone: what limits.conf says now has lowered it, and would never be found to be too low.
+    """
+    found = []
+    while pid > 1 and (limit := _hard_memlock(root, pid)):
+        found.append(limit)
+        parent = re.search(r"^PPid:\s*(\d+)", read(root, f"proc/{pid}/status"), re.M)
+        pid = int(parent.group(1)) if parent else 0
+    return found
+
+
+def _hard_memlock(root, pid):
+    match = re.search(r"^Max locked memory\s+\S+\s+(\S+)", read(root, f"proc/{pid}/limits"), re.M)
+    return match.group(1) if match else ""
+
+
+def _size(limit):
+    return int(limit) if limit.isdigit() else float("inf")
+
+
+def _kib(limit):
+    return str(int(limit) // 1024) if limit.isdigit() else "unlimited"
 
 
 def identity(root):

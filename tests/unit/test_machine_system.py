@@ -175,6 +175,20 @@ def test_limits_end_where_the_machine_does(tmp_path: Path) -> None:
     assert system.memlock(root, False)["service_highest"] == "8192"
 
 
+def test_a_limit_that_limits_conf_has_lowered_is_not_taken_for_the_highest(tmp_path: Path) -> None:
+    # This process, sudo and the login's own have what limits.conf says now; the daemon above them has the machine's.
+    chain = {os.getpid(): (30, 64), 30: (20, 64), 20: (10, 7777), 10: (1, 7777), 1: (0, 999999)}
+    files = {}
+    for pid, (parent, kib) in chain.items():
+        files[f"proc/{pid}/status"] = f"Name:\tx\nPPid:\t{parent}\n"
+        files[f"proc/{pid}/limits"] = f"Max locked memory         {kib * 1024}              {kib * 1024}              bytes\n"
+    root = tree(tmp_path, files)
+
+    told = system.memlock(root, can_raise=False)
+
+    assert (told["login_highest"], told["service_highest"]) == ("7777", "999999")
+
+
 def test_this_computer_can_be_described() -> None:
     found = system.collect(disk_paths=["/"])
 
