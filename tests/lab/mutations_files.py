@@ -1,0 +1,100 @@
+"""Rows of the mutation table: managed files, directories and links, edited, of another mode or owner, or removed."""
+
+from __future__ import annotations
+
+from mutation import Row, spoilt
+
+LIMITS = "/etc/security/limits.d"
+MANAGER = "/etc/systemd/system.conf.d"
+TRUST = "/etc/docker/certs.d/head:5000"
+WRITER = "/etc/docker/certs.d/head:5001"
+REGISTRY = "/etc/clusterctl/registry"
+MUNGE = "/etc/systemd/system/munge.service.d"
+PROOF = "/var/lib/clusterctl/ddp"
+PROGRAM = f"{PROOF}/ddp_proof"
+
+
+def astray(*names: str) -> Row:
+    """Return a row: some of Slurm's commands lead elsewhere, or are no links, or are gone."""
+    first, second, *rest = (f"/usr/local/bin/{name}" for name in names)
+    return Row(
+        f"commands of Slurm's: {' '.join(names)}",
+        "head",
+        f"ln -sfn /bin/true {first}; rm {second}; cp /bin/true {second}; rm -f {' '.join(rest)}",
+        {
+            "slurm_service.files": (
+                f"{first} leads to /bin/true, not to slurm-command",
+                f"{second} is a file, not a link",
+                *(f"{path} is absent" for path in rest),
+            )
+        },
+    )
+
+
+#: Nothing is restarted for these: a mode or an owner is no other text, and what is read anew each time needs no start.
+FILES = (
+    *spoilt("mode", "base_system", LIMITS, "head"),
+    *spoilt("owner", "base_system", MANAGER, "node1"),
+    *spoilt("mode", "base_system", f"{MANAGER}/clusterctl.conf", "node1"),
+    *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
+    *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
+    Row(
+        "Debian's installer has named the machine",
+        "node2",
+        "cp /etc/hosts /root/hosts; { echo 127.0.1.1 node2; cat /root/hosts; } >/etc/hosts; rm /root/hosts",
+        {"base_system.names": "node2 is 127.0.1.1"},
+    ),
+    Row(
+        "the cluster's part of the hosts file was edited",
+        "node1",
+        "sed 's/ *[0-9.]*\tnode2$/192.0.2.9\tnode2/' /etc/hosts >/root/hosts;"
+        " cat /root/hosts >/etc/hosts; rm /root/hosts",
+        {"base_system.names": "node2 is 192.0.2.9"},
+    ),
+    *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
+    *spoilt("owner", "container_engine", "/etc/docker", "node2"),
+    *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
+    *spoilt("owner", "container_images", REGISTRY, "head"),
+    *spoilt("mode", "container_images", WRITER, "head"),
+    *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
+    *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
+    *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node2"),
+    *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
+    *spoilt("owner", "munge", MUNGE, "node1"),
+    *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
+    *spoilt("mode", "slurm_service", "/var/spool/slurmctld", "head"),
+    *spoilt("text", "slurm_service", "/usr/local/bin/slurm-command", "head"),
+    *spoilt("mode", "slurm_service", "/usr/local/sbin/slurm-as-user", "head"),
+    *spoilt("text", "slurm_service", "/etc/sudoers.d/clusterctl-slurm", "head"),
+    *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
+    *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
+    *spoilt("text", "ddp_validation", f"{PROOF}/ddp_submit.py", "head"),
+    *spoilt("mode", "ddp_validation", f"{PROOF}/ddp_job.sh", "head"),
+    *spoilt("mode", "ddp_validation", PROOF, "head"),
+    *spoilt("owner", "ddp_validation", f"{PROOF}/runs", "head"),
+    *spoilt("there", "ddp_validation", f"{PROOF}/ddp_proof.py", "head"),
+    *spoilt("gone", "ddp_validation", f"{PROOF}/ddp_node.sh", "node1"),
+    *spoilt("mode", "ddp_validation", f"{PROOF}/ddp_collect.py", "node1"),
+    *spoilt("text", "ddp_validation", f"{PROGRAM}/__init__.py", "node1"),
+    *spoilt("owner", "ddp_validation", f"{PROGRAM}/__main__.py", "node1"),
+    *spoilt("gone", "ddp_validation", f"{PROGRAM}/collectives.py", "node1"),
+    *spoilt("text", "ddp_validation", f"{PROGRAM}/gradients.py", "node2"),
+    *spoilt("mode", "ddp_validation", f"{PROGRAM}/identity.py", "node2"),
+    *spoilt("gone", "ddp_validation", f"{PROGRAM}/job.py", "node2"),
+    *spoilt("owner", "ddp_validation", f"{PROGRAM}/measures.py", "node2"),
+    *spoilt("text", "ddp_validation", f"{PROGRAM}/model.py", "node2"),
+)
+
+#: The rest of the files that are read anew each time; beside what is no file.
+MORE_FILES = (
+    astray("sacct", "sacctmgr", "salloc", "sattach", "sbatch"),
+    *spoilt("text", "ddp_validation", f"{PROGRAM}/program.py", "node1"),
+    *spoilt("mode", "ddp_validation", f"{PROGRAM}/record.py", "node1"),
+    *spoilt("gone", "ddp_validation", f"{PROGRAM}/reference.py", "node1"),
+    *spoilt("owner", "ddp_validation", f"{PROGRAM}/release.py", "node1"),
+    *spoilt("text", "ddp_validation", f"{PROGRAM}/suspects.py", "node1"),
+    *spoilt("gone", "ddp_validation", f"{PROGRAM}/training.py", "node2"),
+    *spoilt("owner", "ddp_validation", PROGRAM, "node2"),
+    *spoilt("mode", "ddp_validation", f"{PROOF}/runs/slurmtest", "node2"),
+    *spoilt("text", "ddp_validation", f"{PROOF}/ddp_job.sh", "node2"),
+)
