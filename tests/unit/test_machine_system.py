@@ -181,7 +181,8 @@ def test_a_limit_that_limits_conf_has_lowered_is_not_taken_for_the_highest(tmp_p
     files = {}
     for pid, (parent, kib) in chain.items():
         files[f"proc/{pid}/status"] = f"Name:\tx\nPPid:\t{parent}\n"
-        files[f"proc/{pid}/limits"] = f"Max locked memory         {kib * 1024}              {kib * 1024}              bytes\n"
+        limit = f"{kib * 1024}".ljust(20)
+        files[f"proc/{pid}/limits"] = f"Max locked memory         {limit} {limit} bytes\n"
     root = tree(tmp_path, files)
 
     told = system.memlock(root, can_raise=False)
