@@ -23,5 +23,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         nodes = (variables.get("groups") or {}).get("slurm_compute") or []
-        hostvars = variables["hostvars"]
+        # Where playbooks are only read (--syntax-check, --list-tasks) no machine has variables.
+        hostvars = variables.get("hostvars")
+        if hostvars is None:
+            return []
         return [str(node) for node in nodes if any(hostvars[node].get(name) is None for name in ALWAYS)]

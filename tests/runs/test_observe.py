@@ -39,7 +39,7 @@ OBSERVED = """\
 #: What a role's play looks like; its task stands for the role.
 ACTING = """\
 - name: Act
-  hosts: "{{ groups['pending_munge'] | default([]) or '!all' }}"
+  hosts: "{{ query('pending', 'munge') or '!all' }}"
   gather_facts: false
   tasks:
     - name: Act
