@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from jinja2 import Environment
 from machines import plugin
 
@@ -74,3 +76,14 @@ def test_no_worker_compiles_what_roles_leave_behind() -> None:
     assert len(data) > 300
     assert {text for text in data if "\\" not in text} <= kept
     assert any("RuntimeDirectoryPreserve" in source for source in kept if source not in data)
+
+
+def test_a_variable_is_resolved_once_however_many_rest_on_it() -> None:
+    observe = plugin("plugins/action/observe.py")
+    texts = {"moment": "{{ now().timestamp() }}", "of_it": "{{ moment }}", "both": "{{ of_it }} {{ moment }}"}
+    variables = {name: trust_as_template(text) for name, text in texts.items()}
+
+    shared = observe._sharing(Templar(loader=DataLoader()), variables)
+    moments = [shared.template(trust_as_template(text)) for text in ("{{ both }} {{ of_it }}", "{{ moment }}")]
+
+    assert len(set(" ".join(str(moment) for moment in moments).split())) == 1
