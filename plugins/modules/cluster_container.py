@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.telling import Layers, follow
 
 DOCUMENTATION = """
 module: cluster_container
@@ -148,7 +149,7 @@ def carry_out(docker, action, words):
     params = docker.module.params
     name, image = params["name"], params["image"]
     if action in ("create", "replace") and docker.attempt("image", "inspect", image)[0]:
-        docker("pull", "--quiet", image, limit=PULL_LIMIT)
+        pull(docker, image)
     if action == "replace":
         replace(docker, name, words, params["stop_timeout"])
     elif action == "unpause":
@@ -158,6 +159,16 @@ def carry_out(docker, action, words):
             create(docker, name, words)
         docker("start", name)
         remove(docker, f"{name}.new", f"{name}.old")
+
+
+def pull(docker, image):
+    """Bring an image from the registry, and tell how many of its layers have come."""
+    what = f"image {image.rpartition('/')[2].partition('@')[0]}: pull"
+    code, told = follow(bounded(["docker", "pull", image], PULL_LIMIT), Layers(), what, environment={"LC_ALL": "C"})
+    if code == 124:
+        told += f" no answer within {PULL_LIMIT} s"
+    if code:
+        docker.module.fail_json(msg=f"docker pull {docker.module.params['name']}: {told.strip()[-2000:]}")
 
 
 def create(docker, name, words):

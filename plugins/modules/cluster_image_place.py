@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.telling import Pace, follow
 
 DOCUMENTATION = """
 module: cluster_image_place
@@ -47,8 +48,39 @@ def command(store, reference, tool):
     login = Path("/root/.docker/config.json")
     if login.exists():
         mounts += ["--volume", f"{login}:/run/login.json:ro", "--env", "REGISTRY_AUTH_FILE=/run/login.json"]
-    pull = ["podman", "--root", store, "--runroot", "/run/podman-store", "pull", "--quiet", reference]
+    pull = ["podman", "--root", store, "--runroot", "/run/podman-store", "pull", reference]
     return ["docker", "run", *confined, *mounts, tool, *pull]
+
+
+def stored(store):
+    """Return how many layers the store's own list names; a list that cannot be read names none."""
+    try:
+        return len(json.loads((Path(store) / "overlay-layers" / "layers.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return 0
+
+
+class Placing:
+    """How many of an image's layers are in the store: podman says only where each begins to come."""
+
+    def __init__(self, store, reference):
+        self.store, self.announced, self.before = store, 0, stored(store)
+        self.what = f"image {reference.rpartition('/')[2].partition('@')[0]}: into the node's store"
+
+    def read(self, line):
+        """Count the layers; nothing is told by the line itself."""
+        self.announced += line.startswith("Copying blob ")
+        return ""
+
+    def look(self):
+        """Return what the store has of it, empty where nothing is announced."""
+        done = min(stored(self.store) - self.before, self.announced)
+        return f"{self.what}: {done} of {self.announced} layers" if self.announced else ""
+
+    def run(self, command):
+        """Run the command that pulls, and return its exit code and output."""
+        with Pace(self.look):
+            return follow(command, self.read, self.what)
 
 
 def main():
@@ -67,7 +99,8 @@ def main():
     if not module.check_mode:
         # Only root enters: users see the store through a view of their own, where nothing is set-user-id.
         Path(store).mkdir(mode=0o700, parents=True, exist_ok=True)
-        code, _, problem = module.run_command(bounded(command(store, reference, module.params["tool"]), PULL_LIMIT))
+        pull = bounded(command(store, reference, module.params["tool"]), PULL_LIMIT)
+        code, problem = Placing(store, reference).run(pull)
         if code == 124:
             problem += f" not done within {PULL_LIMIT} s"
         if code or not has(store, reference):

@@ -14,6 +14,9 @@ from provision.model.told import Told, read
 #: Seconds of silence after which a pipe is told what is waited for.
 SILENCE = 15.0
 
+#: Seconds from which on a task is said to be waited for; one that has just begun is only named.
+_LASTS = 5.0
+
 #: What goes on before the first stage.
 _ENTERING = "reach the machines"
 
@@ -123,16 +126,20 @@ class Going:
         """Return what is waited for: the task, the machines that are still out, since when, what they have told."""
         if not self._stage:
             return f"{ACCESS}: {_ENTERING}: waiting ({minutes(now - self.began)})"
-        out = hostlist.fold(set(self._waiting) - self._done)
-        line = f"{self._stage}: {self._task or 'beginning'}: waiting{f' for {out}' if out else ''}"
-        return one_line(f"{line} ({minutes(now - self._task_began)}){self._progress()}")
+        line, lasted = f"{self._stage}: {self._task or 'begins'}", now - self._task_began
+        if lasted >= _LASTS:
+            out = hostlist.fold(set(self._waiting) - self._done)
+            line += f": waiting{f' for {out}' if out else ''} ({minutes(lasted)})"
+        told = self._progress()
+        return one_line(f"{line}: {told}" if told else line)
 
     def look(self, now: float) -> Look:
         """Return what a bar shows now."""
         machines = max(len(self._done), self._hosts or self.machines)
         return Look(
             stage=one_line(self._stage or ACCESS),
-            task=one_line(f"{self._task}{self._progress()}") if self._stage else _ENTERING,
+            # What machines tell takes the place of the task's name: a line has no room for both.
+            task=one_line(self._progress() or self._task) if self._stage else _ENTERING,
             done=len(self._done),
             machines=machines,
             failed=len(self._bad),
@@ -145,8 +152,7 @@ class Going:
         texts: dict[str, list[str]] = {}
         for host, text in self._told.items():
             texts.setdefault(text, []).append(host)
-        parts = [f"{hostlist.fold(hosts)}: {text}" for text, hosts in list(texts.items())[:3]]
-        return f": {'; '.join(parts)}" if parts else ""
+        return "; ".join(f"{hostlist.fold(hosts)}: {text}" for text, hosts in list(texts.items())[:3])
 
     def _left(self, now: float) -> str:
         """Return about how long it takes still, if it goes as the last time; empty where nobody knows."""

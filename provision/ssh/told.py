@@ -14,8 +14,8 @@ from typing import Any
 
 from provision.model.told import MARK, Told, heard, shown
 
-#: Seconds between two texts of one program that are handed on: what comes faster is not read by anybody.
-EVERY = 1.0
+#: Seconds between two texts of one program that are handed on: ours take more time, and others have nothing to tell.
+EVERY = 0.5
 
 #: Things that one program may say have ended; a machine is not to fill the control node's terminal.
 MOST = 100
@@ -31,6 +31,7 @@ class Ear:
         self._rest = b""
         self._last = -EVERY
         self._ended = 0
+        self._text = ""
 
     def hear(self, piece: bytes) -> None:
         """Take in the next piece; a line counts when it is whole."""
@@ -44,8 +45,10 @@ class Ear:
         now = self._clock()
         if told.ended:
             self._ended += 1
-        if self._ended <= MOST if told.ended else now - self._last >= EVERY:
-            self._last = self._last if told.ended else now
+            if self._ended <= MOST:
+                self._tell(told)
+        elif now - self._last >= EVERY and told.text != self._text:
+            self._last, self._text = now, told.text
             self._tell(told)
 
 

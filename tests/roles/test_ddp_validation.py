@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +130,48 @@ def test_anybodys_own_allocation_expects_the_ranks_of_its_own_nodes(script, tmp_
     done = subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, check=False)
 
     assert done.stdout == f"{expected} 10.0.0.11:22345 32\n", done.stderr
+
+
+RECORD = {
+    "schema": "ddp_proof.rank/1",
+    "state": 'running\n "step": "owned"',
+    "step": "parameters",
+    "waiting": "training step 12 of 30",
+    "error": {"kind": "own", "text": "$(touch owned); x"},
+    "outcomes": {"identity": "pass", "collectives": "fail", "Comment=x y": "pass", "broadcast": "owned"},
+}
+
+
+def test_how_far_the_ranks_are_is_in_the_jobs_comment_in_words_of_the_program_alone(script, tmp_path):
+    path = tmp_path / "ddp_job.sh"
+    # The runs' directory of the site's proof is not this user's: the records go below /tmp.
+    path.write_text(script)
+    (tmp_path / "record").write_text(json.dumps(RECORD, indent=1))
+    run = f"test-{tmp_path.name}"
+    for name, text in {
+        "scontrol": f'[ "$1" = update ] && echo "$*" >>{tmp_path}/updates || echo node1',
+        "getent": 'echo "10.0.0.11 STREAM $2"',
+        "srun": f'cp {tmp_path}/record "$DDP_RUN_DIRECTORY/rank-3.json"; sleep 2; exit 3',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "DDP_RUN_ID": run,
+        "SLURM_JOB_ID": "12345",
+        "SLURM_JOB_NODELIST": "whatever",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_JOB_CPUS_PER_NODE": "48",
+    }
+
+    done = subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, check=False, timeout=30)
+    shutil.rmtree(f"/tmp/clusterctl-ddp-{os.geteuid()}/{run}")
+
+    assert done.returncode == 3, done.stderr
+    said = "step=parameters,waiting=training_step_12_of_30,identity=pass,collectives=fail"
+    # Once while the ranks work, and once more when they have ended.
+    assert (tmp_path / "updates").read_text() == f"update JobId=12345 Comment={said}\n" * 2
+    assert not (tmp_path / "owned").exists()
 
 
 def test_another_users_records_go_to_a_directory_of_their_own_which_nobody_else_can_plant(script):

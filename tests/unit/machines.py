@@ -41,20 +41,25 @@ _AS_ANSIBLE = (
 )
 
 
-def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run a module of ours on this computer as Ansible would, and return what it answers."""
+def ran_module(path: str, arguments: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run a module of ours on this computer as Ansible would, and return all that it writes."""
     utils = str(content.ROOT / "plugins/module_utils")
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", _AS_ANSIBLE, utils, str(content.ROOT / path)],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True,
         text=True,
         check=False,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
+
+
+def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a module of ours on this computer as Ansible would, and return what it answers."""
+    found: dict[str, Any] = json.loads(ran_module(path, arguments).stdout)
     return found
 
 
+telling = plugin("plugins/module_utils/telling.py", "ansible.module_utils.telling")
 commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 state = plugin("plugins/module_utils/machine_state.py", "ansible.module_utils.machine_state")

@@ -244,3 +244,14 @@ def test_stopping_the_wait_cancels_the_job(engine):
     assert process.wait(timeout=20) == 128 + signal.SIGTERM
     assert "scancel 42" in engine.calls
     process.communicate()
+
+
+def test_how_far_the_job_is_is_told_on_standard_error_and_the_document_stays_the_only_output(engine):
+    engine.answers(job="JobId=42 JobState=RUNNING Reason=None Comment=identity=pass,step=collectives ExitCode=0:0")
+    process = engine.start()
+
+    assert process.stderr.readline() == "clusterctl-told: ended job 42: A who takes part: pass\n"
+    assert process.stderr.readline() == "clusterctl-told: going job 42: B collectives\n"
+    engine.answers(job="JobId=42 JobState=COMPLETED Reason=None ExitCode=0:0")
+    out, _ = process.communicate(timeout=30)
+    assert [job["state"] for job in json.loads(out)["jobs"]] == ["COMPLETED"]

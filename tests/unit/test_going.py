@@ -99,6 +99,13 @@ def test_a_pipe_is_told_every_15_seconds_what_is_waited_for() -> None:
     assert run.going.silent(30.0) == ["containers: Build the image: waiting for head (0:30)"]
 
 
+def test_a_task_that_has_just_begun_is_named_and_not_said_to_be_waited_for() -> None:
+    run = building()
+    run.task("Push the image", at=14.0)
+
+    assert run.going.silent(15.0) == ["containers: Push the image"]
+
+
 def test_a_line_that_was_said_anyway_counts_for_the_15_seconds() -> None:
     run = building()
     run.ended("head", 10.0, changed=True)
@@ -130,7 +137,7 @@ def test_what_a_machine_tells_of_its_work_is_shown_until_it_is_done() -> None:
     run = building()
     run.told("going: head: ddp: step 4 of 9", 3.0)
 
-    assert run.going.look(4.0).task == "Build the image: head: ddp: step 4 of 9"
+    assert run.going.look(4.0).task == "head: ddp: step 4 of 9"
     assert run.going.waiting(20.0) == "containers: Build the image: waiting (0:20): head: ddp: step 4 of 9"
     assert run.lines == ["containers: started after 0:00"]
     run.ended("head", 21.0)
@@ -142,7 +149,7 @@ def test_machines_that_tell_the_same_are_shown_together_and_of_many_texts_three(
     for number, text in enumerate(("1 of 5", "1 of 5", "2 of 5", "3 of 5", "4 of 5")):
         run.told(f"going: node{number}: {text}", 1.0)
 
-    assert run.going.look(1.0).task == "Build the image: node[0-1]: 1 of 5; node2: 2 of 5; node3: 3 of 5"
+    assert run.going.look(1.0).task == "node[0-1]: 1 of 5; node2: 2 of 5; node3: 3 of 5"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -157,7 +164,7 @@ def test_nothing_that_a_machine_tells_reaches_the_terminal_as_an_order() -> None
     run = building()
     run.told("going: head: \x1b]0;owned\x07step\x1b[2J 4 of 9\u202e", 3.0)
 
-    assert run.going.look(4.0).task == "Build the image: head: step 4 of 9"
+    assert run.going.look(4.0).task == "head: step 4 of 9"
     assert "\x1b" not in run.going.waiting(20.0)
 
 

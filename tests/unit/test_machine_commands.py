@@ -114,6 +114,7 @@ OWN_WAY = {
     "machine_commands.py": "it is the way",
     "rdma_tools.py": "a tool that serves another machine while this one goes on",
     "munge_key.py": "a key is no text",
+    "telling.py": "what it prints is read while it works",
     "cluster_image.py": "images are built from streams, one program into another",
 }
 

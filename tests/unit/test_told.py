@@ -62,7 +62,7 @@ def test_what_comes_faster_than_it_is_read_is_dropped_but_not_what_has_ended() -
         listener.ear.hear(f"clusterctl-told: going {number}\n".encode())
     listener.ear.hear(b"clusterctl-told: ended A\n")
 
-    assert [told.text for told in listener.told] == ["0", "10", "20", "30", "40", "A"]
+    assert [told.text for told in listener.told] == ["0", "5", "10", "15", "20", "25", "30", "35", "40", "45", "A"]
 
 
 def test_a_machine_that_tells_without_end_fills_neither_memory_nor_terminal() -> None:

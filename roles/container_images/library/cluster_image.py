@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import image_recipe, image_registry
+from ansible.module_utils import image_recipe, image_registry, telling
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -88,22 +88,14 @@ class Image(image_recipe.Remembered):
         self.params = params
         self.log = []
 
-    def _run(self, argv, stdin=None, environment=None):
+    def _run(self, argv, reader, what, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
-        process = subprocess.run(
-            argv,
-            stdin=stdin or subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
-        )
-        self._log(process.stdout)
-        if process.returncode:
-            raise BuildError("\n".join([f"{argv[0]} failed with {process.returncode}", *self.log[-40:]]))
-        return process.stdout.decode(errors="replace")
-
-    def _log(self, output):
-        self.log += output.decode(errors="replace").splitlines()
+        environment = {"LC_ALL": "C.UTF-8", **(environment or {})}
+        code, output = telling.follow(argv, reader, f"image {self.params['name']}: {what}", stdin, environment)
+        self.log += output.splitlines()
+        if code:
+            raise BuildError("\n".join([f"{argv[0]} failed with {code}", *self.log[-40:]]))
+        return output
 
     def _base(self):
         """Return the name of an image to start from, made from packages if there is none yet."""
@@ -117,14 +109,17 @@ class Image(image_recipe.Remembered):
         if subprocess.run(["docker", "image", "inspect", name], capture_output=True).returncode == 0:
             return name
         make = subprocess.Popen(
-            ["mmdebstrap", "--variant=apt", "--quiet", suite, "-", *lines],
+            ["mmdebstrap", "--variant=apt", suite, "-", *lines],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
-        load = subprocess.run(["docker", "import", "-", name], stdin=make.stdout, capture_output=True)
-        told = make.stderr.read() if make.stderr else b""
-        self._log(told + load.stdout + load.stderr)
+        load = subprocess.Popen(
+            ["docker", "import", "-", name], stdin=make.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        make.stdout.close()  # so that mmdebstrap ends where Docker's command does
+        told = telling.tell_of(make.stderr, telling.stages, f"image {self.params['name']}: base of {suite}")
+        self.log += [*told.splitlines(), *load.communicate()[0].decode(errors="replace").splitlines()]
         if make.wait() or load.returncode:
             subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True)
             raise BuildError("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
@@ -159,10 +154,12 @@ class Image(image_recipe.Remembered):
             self._context(context)
             self._run(
                 ["docker", "build", "--network", "host", "--force-rm", "--tag", tag, *flags, "-"],
+                telling.Build(),
+                "build",
                 stdin=context,
                 environment={"DOCKER_BUILDKIT": "0"},
             )
-        pushed = self._run(["docker", "push", tag])
+        pushed = self._run(["docker", "push", tag], telling.Layers(), "push")
         found = re.search(r"digest: (sha256:[0-9a-f]{64})", pushed)
         if not found:
             raise BuildError("\n".join(["the registry named no digest", *self.log[-10:]]))

@@ -4,15 +4,18 @@
 """Submit DDP jobs as an ordinary user, wait for their ends, print what Slurm says about them as JSON.
 
 Bounded: a job that cannot start, does not start in time, or does not end in time, is cancelled, and so are the jobs of
-a run that is itself stopped, or whose slurmctld does not answer. The document has ``jobs``, in the order given, each
-with ``run_id``, ``id``, ``state``, ``reason``, ``exit_code`` (None where it has none), ``out`` (Slurm's lines on nodes
-out of service, where the job did not start) and ``waited`` (seconds until it started). Exit code 0 whenever there is a
-document: to judge it is the judge's business.
+a run that is itself stopped, or whose slurmctld does not answer. How far the jobs are is told on standard error
+meanwhile, from what they write into their own comments (ddp_job.sh).
+
+The document has ``jobs``, in the order given, each with ``run_id``, ``id``, ``state``, ``reason``, ``exit_code`` (None
+where it has none), ``out`` (Slurm's lines on nodes out of service, where the job did not start) and ``waited`` (seconds
+until it started). Exit code 0 whenever there is a document: to judge it is the judge's business.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import secrets
@@ -37,6 +40,21 @@ FINAL = re.compile(
 INSISTS = 4  # seconds
 #: Seconds in which nodes clear up after a job: Slurm's KillWait (30) and UnkillableStepTimeout (60), and a moment.
 CLEARS = 95.0
+#: The beginning of a line that tells how far it is: plugins/module_utils/telling.py.
+MARK = "clusterctl-told:"
+#: The program's steps by their names in its records, as they are told.
+STEPS = {
+    "identity": "A who takes part",
+    "collectives": "B collectives",
+    "broadcast": "C equal weights",
+    "gradients": "D averaged gradients",
+    "negative_control": "E negative control",
+    "parameters": "F training",
+    "reference": "G reference of one process",
+    "learning": "H learning",
+    "speed": "J speed",
+}
+VERDICTS = ("pass", "fail", "unknown", "skip")
 
 
 class SilentError(Exception):
@@ -58,6 +76,8 @@ class Job:
     ending_since: float = 0.0
     facts: dict[str, str] = field(default_factory=dict)
     document: dict[str, Any] | None = None
+    ended: set[str] = field(default_factory=set)
+    going: str = ""
 
     @property
     def name(self) -> str:
@@ -72,6 +92,30 @@ class Job:
         exit_code = (int(code) or (128 + int(number) if number not in ("", "0") else 0)) if ended and code else None
         told = {"run_id": self.run_id, "id": self.id, "state": state, "reason": self.facts.get("Reason", "")}
         self.document = {**told, "exit_code": exit_code, "waited": round(self.started, 1), **more}
+
+    def tell(self) -> None:
+        """Tell what has ended since the last look, note how far it is; what the job itself says is only compared."""
+        said = dict(word.split("=", 1) for word in self.facts.get("Comment", "").split(",") if "=" in word)
+        for name, title in STEPS.items():
+            if said.get(name) in VERDICTS and name not in self.ended:
+                self.ended.add(name)
+                tell("ended", f"job {self.id}: {title}: {said[name]}")
+        step = re.fullmatch(r"training_step_(\d{1,6})_of_(\d{1,6})", said.get("waiting", ""))
+        going = STEPS.get(said.get("step", ""), "")
+        state = self.facts.get("JobState")
+        if state in WAITING:
+            going = f"waits for its nodes ({self.facts.get('Reason', '')})"
+        elif state in GOING and not self.ended and not going:
+            going = "its ranks are starting"
+        going += f", step {step[1]} of {step[2]}" if going and step else ""
+        self.going = f"job {self.id}: {going}" if going else self.going
+
+
+def tell(kind: str, text: str) -> None:
+    """Tell whoever waits for this program how far it is."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{MARK} {kind} {text}\n")
+        sys.stderr.flush()
 
 
 class Slurm:
@@ -141,6 +185,7 @@ class Slurm:
             said = self.run("scontrol", "--oneliner", "show", "job", job.id)
             job.facts = dict(re.findall(r"(\w+)=(\S*)", said.stdout)) if said.returncode == 0 else job.facts
             silence = ""
+            job.tell()
         except SilentError as error:
             silence = str(error)
         now, state, reason = time.monotonic() - job.begun, job.facts.get("JobState", ""), job.facts.get("Reason", "")
@@ -193,9 +238,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         signal.signal(number, stop)
     for job in jobs:
         slurm.submit(job)
+    told = ""
     while open_jobs := [job for job in jobs if job.document is None]:
         for job in open_jobs:
             slurm.look(job)
+        going = "; ".join(job.going for job in open_jobs if job.going)
+        if going != told:
+            tell("going", told := going)
         time.sleep(1)
     return {"jobs": [job.document for job in jobs]}
 

@@ -58,7 +58,8 @@ def train(job: Job) -> None:
         clock.mark()
         model.zero_grad(set_to_none=True)
         # NCCL only queues what it is given, so that there a step's number would say nothing about where a rank is.
-        with job.record.talking("training" if job.device.type == "cuda" else f"training step {step}"):
+        here = "training" if job.device.type == "cuda" else f"training step {step + 1} of {args.steps}"
+        with job.record.talking(here):
             loss = loss_of(model, tokens)
             clock.mark()
             loss.backward()
