@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
-import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import sshd
 
 #: What the server runs whatever was asked for. A module comes on stdin, its name near the end of the text; a password
 #: for sudo is never asked for, but its "now you are root" is waited for. What is no module is run: it is a question of
@@ -113,74 +110,28 @@ class Fleet:
         return path
 
 
-def _key(path: Path) -> str:
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bench", "-f", str(path)]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    return path.with_suffix(".pub").read_text(encoding="utf-8")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running(directory: Path) -> Iterator[Fleet]:
     """Run the machines' server until the block ends; ``directory`` is empty and stays."""
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if not program:
-        raise SystemExit("sshd is missing: apt-get install openssh-server")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port = _free_port()
-    host, client = _key(directory / "host_key"), _key(directory / "client_key")
+    port = sshd.free_port()
+    host, client = (
+        sshd.make_key(directory / name).with_suffix(".pub").read_text(encoding="utf-8")
+        for name in ("host_key", "client_key")
+    )
     script = directory / "answer"
     (directory / "answers").mkdir()
     script.write_text(ANSWER.format(answers=directory / "answers"), encoding="utf-8")
     script.chmod(0o755)
     (directory / "authorized_keys").write_text(f'restrict,command="{script}" {client}', encoding="utf-8")
     (directory / "known_hosts").write_text(f"[127.0.*.*]:{port} {host}", encoding="utf-8")
-    configuration = directory / "sshd_config"
-    configuration.write_text(
-        "\n".join(
-            [
-                f"Port {port}",
-                # Of one server, because it may listen on 16 addresses only; whoever is not here is refused.
-                "ListenAddress 0.0.0.0",
-                f"AllowUsers {getpass.getuser()}@127.*",
-                f"HostKey {directory / 'host_key'}",
-                f"AuthorizedKeysFile {directory / 'authorized_keys'}",
-                f"PidFile {directory / 'pid'}",
-                "StrictModes no",
-                "UsePAM no",
-                "UseDNS no",
-                "PasswordAuthentication no",
-                "KbdInteractiveAuthentication no",
-                "PermitRootLogin forced-commands-only",
-                "LogLevel ERROR",
-                "MaxStartups 1000",
-                "",
-            ]
-        ),
-        encoding="utf-8",
+    lines = (
+        # Of one server, because it may listen on 16 addresses only; whoever is not here is refused.
+        "ListenAddress 0.0.0.0",
+        f"AllowUsers {getpass.getuser()}@127.*",
+        "UseDNS no",
+        "PermitRootLogin forced-commands-only",
+        "LogLevel ERROR",
+        "MaxStartups 1000",
     )
-    log = directory / "sshd.log"
-    with log.open("w") as output:
-        server = subprocess.Popen([program, "-D", "-e", "-f", str(configuration)], stderr=output)
-    try:
-        _wait(port, log)
+    with sshd.serving(directory, port, *lines):
         yield Fleet(directory, port)
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
-
-
-def _wait(port: int, log: Path) -> None:
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit(f"sshd does not start: {log.read_text()}")

@@ -6,21 +6,17 @@ import json
 import re
 import resource
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sshd
 from ansible_runs import PYTHON, run
 
-from provision import content
 from provision.events.fold import RunReport
 from provision.runner import journal
-
-sys.path.insert(0, str(content.ROOT / "tests" / "unit"))
-import sshd
 
 HONEST = ("head", "node1")
 

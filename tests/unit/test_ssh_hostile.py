@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sshd import running
 
 from provision.model.checks import Check, Verdict
 from provision.model.text import one_line
@@ -14,7 +15,6 @@ from provision.ssh import reach
 from provision.ssh.connect import Connection
 from provision.ssh.session import wants_password
 from provision.ssh.target import Target
-from tests.unit.sshd import running
 
 SECRET = "hunter2"
 

@@ -63,46 +63,59 @@ def options(known_hosts: Path) -> str:
     return "-F /dev/null " + " ".join(f"-o {word}" for word in words)
 
 
+#: What every server of ours has: it opens for keys alone, whosever files they are in.
+SETTINGS = (
+    "StrictModes no",
+    "UsePAM no",
+    "PasswordAuthentication no",
+    "KbdInteractiveAuthentication no",
+)
+
+
 @contextmanager
-def running(directory: Path, *extra: str) -> Iterator[Sshd]:
-    """Run a server until the block ends; ``extra`` are further lines of its configuration."""
+def serving(directory: Path, port: int, *lines: str) -> Iterator[Path]:
+    """Run a server with the keys in ``directory`` until the block ends; give its log.
+
+    The keys are ``host_key`` and, for clients, those of ``authorized_keys``; ``lines`` are further settings.
+
+    Raises:
+        RuntimeError: there is no sshd, or it does not start.
+    """
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert program, "sshd is missing: apt-get install openssh-server"
+    if not program:
+        raise RuntimeError("sshd is missing: apt-get install openssh-server")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port = free_port()
-    host_key = make_key(directory / "host_key")
-    client_key = make_key(directory / "client_key")
-    shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
-    kind, blob, *_ = (directory / "host_key.pub").read_text().split()
-    known_hosts = directory / "known_hosts"
-    known_hosts.write_text(f"[{ADDRESS}]:{port} {kind} {blob}\n")
-    log = directory / "sshd.log"
-    configuration = directory / "sshd_config"
-    lines = [
-        f"Port {port}",
-        f"ListenAddress {ADDRESS}",
-        f"HostKey {host_key}",
-        f"AuthorizedKeysFile {directory / 'authorized_keys'}",
-        f"PidFile {directory / 'pid'}",
-        "StrictModes no",
-        "UsePAM no",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "PermitRootLogin prohibit-password",
-        "LogLevel VERBOSE",
-        "MaxStartups 100",
-        *extra,
-    ]
-    configuration.write_text("\n".join(lines) + "\n")
+    log, configuration = directory / "sshd.log", directory / "sshd_config"
+    places = (
+        f"HostKey {directory}/host_key",
+        f"AuthorizedKeysFile {directory}/authorized_keys",
+        f"PidFile {directory}/pid",
+    )
+    configuration.write_text("\n".join([f"Port {port}", *places, *SETTINGS, *lines, ""]), encoding="utf-8")
     with log.open("w") as output:
         server = subprocess.Popen([program, "-D", "-e", "-f", str(configuration)], stderr=output)
     try:
         _wait(port, log)
-        yield Sshd(directory, port, client_key, known_hosts, log)
+        yield log
     finally:
         server.terminate()
         server.wait(timeout=10)
+
+
+@contextmanager
+def running(directory: Path, *extra: str) -> Iterator[Sshd]:
+    """Run a server until the block ends; ``extra`` are further lines of its configuration."""
+    port = free_port()
+    host_key = make_key(directory / "host_key")
+    client_key = make_key(directory / "client_key")
+    shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
+    kind, blob, *_ = host_key.with_suffix(".pub").read_text().split()
+    known_hosts = directory / "known_hosts"
+    known_hosts.write_text(f"[{ADDRESS}]:{port} {kind} {blob}\n")
+    lines = (f"ListenAddress {ADDRESS}", "PermitRootLogin prohibit-password", "LogLevel VERBOSE", "MaxStartups 100")
+    with serving(directory, port, *lines, *extra) as log:
+        yield Sshd(directory, port, client_key, known_hosts, log)
 
 
 def _wait(port: int, log: Path) -> None:
@@ -112,4 +125,4 @@ def _wait(port: int, log: Path) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise AssertionError(f"sshd does not start: {log.read_text()}")
+    raise RuntimeError(f"sshd does not start: {log.read_text()}")
