@@ -21,9 +21,6 @@ from provision.rdma.expected import majority
 #: What a plan would change, whether or not a check has a name for it.
 PLANNED = Subject("nvidia_driver", ("planned", "returned"), fix="clusterctl provision gpu")
 
-#: Marks a drain as the role's: word for word, or it is somebody else's.
-REASON = "clusterctl: nvidia driver"
-
 _SILENT = "the machine was not asked"
 
 
@@ -34,7 +31,7 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """
     if not wants["compute"]:
         return []
-    seen = f"drained: {REASON}" if wants["kept"] else "not kept from Slurm"
+    seen = "drained by this stage" if wants["kept"] else "not kept from Slurm"
     cause = "an earlier run was stopped, or the node's jobs could not work"
     found = driver.checks(facts, wants)
     back = Consequence(Kind.RESUME, "the node", "once its jobs can use the GPUs")
@@ -55,11 +52,14 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def drained(facts: MachineFacts) -> list[str] | None:
-    """Return the nodes that the role keeps from Slurm, as the controller says; None where it was not asked."""
+    """Return the nodes that the role keeps from Slurm, as the controller says; None where it was not asked.
+
+    A line of its answer is a drained node, the reason of the role's own drains, and that of this one.
+    """
     if "drained" not in facts.get("commands", {}):
         return None
-    rows = (row.partition("|") for row in _command(facts, "drained")["text"].splitlines())
-    return sorted({name.strip() for name, _, reason in rows if reason.strip() == REASON})
+    rows = (row.split("|", 2) for row in _command(facts, "drained")["text"].splitlines())
+    return sorted({row[0].strip() for row in rows if len(row) == 3 and row[1].strip() == row[2].strip()})
 
 
 def nvidia_mig(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:

@@ -123,7 +123,8 @@ def test_a_node_that_an_interrupted_run_keeps_from_slurm_enters_the_stage_again(
 
 
 def test_the_controller_says_which_nodes_the_stage_keeps_and_no_others() -> None:
-    text = "node1|clusterctl: nvidia driver\nnode2|disk is full\nnode3|clusterctl: nvidia driver, later\n"
+    ours = "clusterctl: nvidia driver"
+    text = f"node1|{ours}|{ours}\nnode2|{ours}|disk is full\nnode3|{ours}|{ours}, later\nnode4|{ours}|a|b\nnode5\n"
 
     assert gpu_stage.drained({"commands": {"drained": {"rc": 0, "text": text}}}) == ["node1"]
     assert gpu_stage.drained({"commands": {"drained": {"rc": None, "text": "did not answer in 15 s"}}}) == []
