@@ -10,7 +10,7 @@ from typing import Any
 
 from provision.judge import driver, gpu_containers, gpudirect, mig, rdma, toolkit
 from provision.model import gpu_facts
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.facts import MachineFacts
 from provision.nvidia import cuda_toolkit
@@ -31,24 +31,30 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """
     if not wants["compute"]:
         return []
-    seen = "drained by this stage" if wants["kept"] else "not kept from Slurm"
-    cause = "an earlier run was stopped, or the node's jobs could not work"
     found = driver.checks(facts, wants)
-    back = Consequence(Kind.RESUME, "the node", "once its jobs can use the GPUs")
-    found.append(
-        PLANNED.check("returned", not wants["kept"], seen, "not kept from Slurm", cause=cause, consequences=[back])
-    )
+    kept = bool(wants["kept"])
     try:
         machine = gpu_facts.read(facts)
     except ValueError as error:
-        return [*found, PLANNED.unknown("planned", str(error))]
+        return [*found, _returned(kept), PLANNED.unknown("planned", str(error))]
     planned = plan(machine, wants)
-    found += driver.preflight(machine, planned, wants)
+    found += [_returned(kept, planned.skip), *driver.preflight(machine, planned, wants)]
     if planned.skip or planned.refusals:
         return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
     observed, good = "; ".join(planned.pending), "nothing to change"
     brings = consequences(machine["gpu"], planned)
     return [*found, PLANNED.check("planned", not observed, observed or good, good, consequences=brings)]
+
+
+def _returned(kept: bool, skip: str = "") -> Check:
+    """Where the machine gets no driver (``skip`` is why) no run gives the node back, so that none is pending for it."""
+    seen, wanted = "drained by this stage" if kept else "not kept from Slurm", "not kept from Slurm"
+    if kept and skip:
+        fix = "scontrol update nodename=NODE state=resume"
+        return PLANNED.check("returned", Verdict.WARN, seen, wanted, cause=f"it gets no driver now: {skip}", fix=fix)
+    cause = "an earlier run was stopped, or the node's jobs could not work"
+    back = Consequence(Kind.RESUME, "the node", "once its jobs can use the GPUs")
+    return PLANNED.check("returned", not kept, seen, wanted, cause=cause, consequences=[back])
 
 
 def drained(facts: MachineFacts) -> list[str] | None:

@@ -122,6 +122,16 @@ def test_a_node_that_an_interrupted_run_keeps_from_slurm_enters_the_stage_again(
     assert gpu_stage.nvidia_driver({}, {"compute": False, "kept": False}) == []
 
 
+def test_a_node_that_gets_no_driver_any_more_is_for_its_administrator_to_give_back(tmp_path: Path) -> None:
+    machine, case = driver_machines.machine("row01_reload_is_enough", tmp_path)
+    wants = {**driver_machines.wants(case), "install": "false", "compute": True, "kept": True}
+
+    (check,) = [one for one in gpu_stage.nvidia_driver(machine, wants) if one.id == "nvidia_driver.returned"]
+
+    assert check.verdict == "warn"
+    assert "state=resume" in check.fix
+
+
 def test_the_controller_says_which_nodes_the_stage_keeps_and_no_others() -> None:
     ours = "clusterctl: nvidia driver"
     text = f"node1|{ours}|{ours}\nnode2|{ours}|disk is full\nnode3|{ours}|{ours}, later\nnode4|{ours}|a|b\nnode5\n"
