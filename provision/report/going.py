@@ -9,7 +9,7 @@ from typing import Any
 from provision import hostlist
 from provision.events.fold import ACCESS, RunReport
 from provision.model.text import one_line
-from provision.model.told import Told, read
+from provision.model.told import read
 
 #: Seconds of silence after which a pipe is told what is waited for.
 SILENCE = 15.0
@@ -90,8 +90,10 @@ class Going:
         elif kind == "waiting":
             self._waiting = tuple(str(host) for host in data.get("hosts") or ())
         elif kind == "verbose" and (told := read(str(event.get("stdout", "")))):
-            self._told[told.host] = told.text
-            lines = self._ended(told)
+            if told.ended:
+                lines = [f"{self._stage}: {told.host}: {told.text}"]
+            else:
+                self._told[told.host] = told.text
         return self._spoken(lines, now)
 
     def _result(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -103,9 +105,6 @@ class Going:
         if kind in ("runner_on_failed", "runner_on_unreachable") and not data.get("ignore_errors"):
             self._failed.add(host)
             self._bad.add(host)
-
-    def _ended(self, told: Told) -> list[str]:
-        return [f"{self._stage}: {told.host}: {told.text}"] if told.ended else []
 
     def end(self, now: float) -> list[str]:
         """Return what there is to say of the task that ends now."""

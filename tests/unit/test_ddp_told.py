@@ -38,6 +38,8 @@ def told(job: str) -> list[str]:
             ],
         ),
         ("JobState=RUNNING Comment=step=learning,waiting=losses", ["job 7: H learning"]),
+        ("JobState=RUNNING Comment=step=parameters,waiting=training_step_x_of_9", ["job 7: F training"]),
+        ("JobState=RUNNING Comment=step=end,waiting=training_step_9_of_9", ["job 7: its ranks have ended"]),
     ],
 )
 def test_each_step_of_the_job_is_told_once_when_it_has_ended(job: str, expected: list[str]) -> None:
@@ -52,7 +54,6 @@ def test_each_step_of_the_job_is_told_once_when_it_has_ended(job: str, expected:
         "=,==,,",
         "step=\x1b[2J",
         "waiting=training_step_1_of_2",
-        "step=end,waiting=training_step_x_of_9",
     ],
 )
 def test_what_a_job_writes_into_its_comment_is_only_compared(comment: str) -> None:

@@ -6,14 +6,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sshd import ADDRESS, Sshd, make_key, running
 
 from provision import content
 from provision.ansible_env import clean_environment
+from provision.events.fold import RunReport
 from provision.runner import journal, playbooks
 from provision.runner.process import marked
 
@@ -108,6 +110,44 @@ def test_a_runs_connections_end_with_it(sshd: Sshd, tmp_path: Path) -> None:
     while marked(record.id) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert marked(record.id) == []
+
+
+LONG = """
+- name: Work
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Take long
+      command_followed:
+        argv: [sh, -c, "echo clusterctl-told: ended A >&2; echo clusterctl-told: going 1 of 2 >&2; sleep {seconds}"]
+"""
+
+
+def test_how_far_a_program_is_and_what_is_waited_for_come_while_it_runs(sshd: Sshd, tmp_path: Path) -> None:
+    path = inventory(tmp_path, sshd, sshd.known_hosts)
+    path.with_name("try.yml").write_text(LONG.format(seconds=11))
+    record = journal.begin(journal.prepare(tmp_path / ".clusterctl"), "provision")
+    events: list[str] = []
+
+    def note(report: RunReport, event: Mapping[str, Any]) -> None:
+        hosts = event.get("event_data", {}).get("hosts", "")
+        events.append(" ".join(map(str, (event["event"], *hosts, event.get("stdout", "")))).strip())
+
+    report = playbooks.run([path.with_name("try.yml")], inventory=path, record=record, on_event=note)
+
+    assert report.ok, report.failures
+    at = [events.index(event) for event in ("verbose ended: node1: A", "verbose going: node1: 1 of 2", "waiting node1")]
+    assert at == sorted(at)
+    assert at[-1] < next(number for number, event in enumerate(events) if event.startswith("runner_on_ok"))
+
+
+def test_without_clusterctl_the_same_lines_are_printed(sshd: Sshd, tmp_path: Path) -> None:
+    path = inventory(tmp_path, sshd, sshd.known_hosts)
+    path.with_name("try.yml").write_text(LONG.format(seconds=0))
+
+    done = ansible(path, ANSIBLE_CALLBACK_PLUGINS=str(content.ROOT / "playbooks" / "callback_plugins"))
+
+    assert "\nended: node1: A\n" in done.stdout, done.stdout + done.stderr
 
 
 def test_connections_are_strict_by_the_configuration_alone() -> None:

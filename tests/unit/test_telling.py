@@ -81,6 +81,16 @@ def test_what_an_image_s_programs_print_says_how_far_it_is(
     assert list(dict.fromkeys(told)) == expected
 
 
+def test_a_package_is_done_when_it_is_unpacked_and_set_up() -> None:
+    reader = telling.Build()
+    told = [reader(line) for line in BUILD.splitlines()[4:9]]
+
+    assert [text.partition("): ")[2] for text in told] == [""] * 5
+    reader("Step 3/4 : RUN apt-get")
+    told = [reader(line) for line in BUILD.splitlines()[4:9]]
+    assert [text.partition("): ")[2][0] for text in told] == ["0", "0", "1", "1", "2"]
+
+
 def test_of_what_comes_fast_the_last_is_told(heard: list[str]) -> None:
     output = telling.tell_of(io.BytesIO(LAYERS.encode()), telling.Layers(), "image x")
 

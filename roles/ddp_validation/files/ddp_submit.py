@@ -54,6 +54,7 @@ STEPS = {
     "learning": "H learning",
     "speed": "J speed",
 }
+ENDED = "its ranks have ended"
 VERDICTS = ("pass", "fail", "unknown", "skip")
 
 
@@ -101,13 +102,13 @@ class Job:
                 self.ended.add(name)
                 tell("ended", f"job {self.id}: {title}: {said[name]}")
         step = re.fullmatch(r"training_step_(\d{1,6})_of_(\d{1,6})", said.get("waiting", ""))
-        going = STEPS.get(said.get("step", ""), "")
+        going = ENDED if said.get("step") == "end" else STEPS.get(said.get("step", ""), "")
         state = self.facts.get("JobState")
         if state in WAITING:
             going = f"waits for its nodes ({self.facts.get('Reason', '')})"
         elif state in GOING and not self.ended and not going:
             going = "its ranks are starting"
-        going += f", step {step[1]} of {step[2]}" if going and step else ""
+        going += f", step {step[1]} of {step[2]}" if going == STEPS["parameters"] and step else ""
         self.going = f"job {self.id}: {going}" if going else self.going
 
 

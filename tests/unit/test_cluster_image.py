@@ -1,0 +1,97 @@
+"""Building an image, with stand-ins for mmdebstrap and the engine that print what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import plugin
+
+for part in ("registry", "recipe"):
+    plugin(f"plugins/module_utils/image_{part}.py", f"ansible.module_utils.image_{part}")
+module = plugin("roles/container_images/library/cluster_image.py")
+
+DIGEST = f"sha256:{'c' * 64}"
+
+ENGINE = f"""\
+#!/bin/sh
+here=$(dirname "$0")
+echo "$*" >>"$here/calls"
+case "$1" in
+image) [ "$2" = rm ] ;;
+import) cat >"$here/imported" ;;
+build) cat >/dev/null; echo "Step 1/2 : FROM x"; echo "Step 2/2 : RUN y"; exit "$(cat "$here/build")" ;;
+push) echo "39a122b5e6b5: Pushed"; [ -e "$here/mute" ] || echo "1: digest: {DIGEST} size: 1783" ;;
+esac
+"""
+
+BASE = """\
+#!/bin/sh
+echo "I: running apt-get update..." >&2
+head -c 300000 /dev/zero | tr '\\0' 'x' >&2
+echo tree
+exit "$(cat "$(dirname "$0")/base")"
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {"docker": ENGINE, "mmdebstrap": BASE}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for name in ("build", "base"):
+        (tmp_path / name).write_text("0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def image(cache: Path) -> Any:
+    return module.Image(
+        {
+            "name": "slurm",
+            "suite": "trixie",
+            "base": "",
+            "mirror": "http://mirror/debian",
+            "files": {"Dockerfile": "FROM x\n"},
+            "directories": {},
+            "arguments": {},
+            "revision": 1,
+            "push": "head:5001/clusterctl",
+            "pull": "head:5000/clusterctl",
+            "cache": str(cache),
+        }
+    )
+
+
+def test_an_image_is_built_on_a_base_from_packages_and_tells_how_far_it_is(
+    machine: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = image(machine)
+
+    assert one.build() == DIGEST
+
+    assert (machine / "imported").read_text() == "tree\n"
+    calls = (machine / "calls").read_text()
+    assert "build --network host" in calls
+    assert f"push head:5001/clusterctl/slurm:{one.recipe[:16]}" in calls
+    told = [line.removeprefix("clusterctl-told: going image slurm: ") for line in capfd.readouterr().err.splitlines()]
+    assert told == ["base of trixie: running apt-get update", "build: step 2 of 2 (RUN)", "push: 1 of 1 layers"]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("base", "no base image of trixie could be made"), ("build", "docker failed with 3"), ("mute", "named no digest")],
+)
+def test_what_goes_wrong_is_said_with_the_end_of_the_log_and_nothing_is_remembered(
+    machine: Path, what: str, said: str
+) -> None:
+    (machine / what).write_text("3")
+    one = image(machine)
+
+    with pytest.raises(module.BuildError, match=said) as failed:
+        one.build()
+
+    assert "running apt-get update" in str(failed.value)
+    assert not one.record.exists()
+    assert ("image rm --force" in (machine / "calls").read_text()) == (what == "base")
