@@ -6,12 +6,19 @@ import base64
 import re
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from machines import plugin
 
+from provision import content
+
 key = plugin("plugins/modules/repository_key.py")
+
+#: Keys that come with roles, so that nothing has to be downloaded for them.
+OURS = sorted(content.ROOT.glob("roles/*/files/*.asc"))
 
 
 def gpg(home: Path, *words: str) -> bytes:
@@ -37,6 +44,22 @@ def test_the_fingerprint_is_the_one_that_gpg_tells(made: tuple[bytes, bytes, str
     binary, armoured, told = made
 
     assert key.fingerprints(binary) == key.fingerprints(armoured) == [told]
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: str(path.relative_to(content.ROOT)))
+def test_a_key_that_comes_with_a_role_is_the_one_whose_fingerprint_the_role_declares(
+    path: Path, tmp_path: Path
+) -> None:
+    role = path.relative_to(content.ROOT / "roles").parts[0]
+    declared = yaml.safe_load((content.ROOT / "roles" / role / "defaults/main.yml").read_text())[f"{role}_fingerprints"]
+    tmp_path.chmod(0o700)
+
+    rows = [row.split(":") for row in gpg(tmp_path, "--show-keys", "--with-colons", str(path)).decode().splitlines()]
+    primary = [after[9] for before, after in pairwise(rows) if before[0] == "pub" and after[0] == "fpr"]
+
+    assert primary == declared == key.fingerprints(path.read_bytes())
+    # None that ends by itself, or was taken back, is worth bringing along.
+    assert [row[6] for row in rows if row[0] == "pub"] == [""]
 
 
 def test_what_is_written_is_the_same_key(made: tuple[bytes, bytes, str]) -> None:
