@@ -9,6 +9,9 @@ and the play goes on; such a play ends with ``conclude: true``, which fails if a
 with ``hosts`` and ``run_once``, for any of these hosts: then every host stops. With ``judged`` it also fails where
 nobody judges the run as a whole (clusterctl, or the callback beside our playbooks): what never ran is missed by them
 alone. The record is a file of this run's own: facts and variables could be set by a machine's answer.
+
+Why not C(ansible.builtin.assert): it knows true and false and no unknown, has one sentence for all conditions, and
+leaves nothing from which the verdict of a run could be made.
 """
 
 from __future__ import annotations

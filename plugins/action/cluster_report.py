@@ -1,6 +1,9 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Put data into the run's report, from the control node: ``status`` is ``cluster_status`` of the result."""
+"""Put data into the run's report, from the control node: ``status`` is ``cluster_status`` of the result.
+
+Why not C(ansible.builtin.set_stats): its values come with the end of the run, and one that is killed has none.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the machine that the task is delegated to; that it cannot be reached is an answer: ``unreached`` says why.
 
-Ansible takes a delegated task that reaches nobody for a failure of the machine that it was about, and with ``run_once``
-takes every machine out of the play; so does one that is out of time, before ``failed_when`` is looked at. What a
-verification asks the controller for must cost the nodes neither. A machine that was silent is not asked again in the
-same run: each question would wait as long as the first. Nor is one that could not be reached before the run, and is no
-part of it (``clusterctl_left_out``).
+Why not C(delegate_to) alone: Ansible takes a delegated task that reaches nobody for a failure of the machine that
+it was about, and with ``run_once`` takes every machine out of the play; so does one that is out of time, before
+``failed_when`` is looked at. What a verification asks the controller for must cost the nodes neither. A machine
+that was silent is not asked again in the same run: each question would wait as long as the first. Nor is one that
+could not be reached before the run, and is no part of it (``clusterctl_left_out``).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``prove``: the role has acted. What does not pass is a failure.
 - ``share``: only what other machines' wants need is wanted; nothing is judged.
 
-What goes back is small, because the main process reads every byte of it: ids of what passed, whole checks of the rest,
-and as facts the few things that roles' tasks and other machines' wants read.
+What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
+what roles and other machines' wants read. Why not tasks in check mode: each is 0.067 s a machine, all of this 0.16 s.
 """
 
 from __future__ import annotations

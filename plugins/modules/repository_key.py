@@ -1,7 +1,12 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have the key that a package repository is signed with, and no other key."""
+"""Have the key that a package repository is signed with, and no other key.
+
+Why not C(ansible.builtin.get_url) with a checksum: that is one of a file, and the same key is another file each
+time that it is exported. C(ansible.builtin.rpm_key) wants gpg on the machine and is for rpm alone. This is for keys
+that do not come with a role: those of NVIDIA's CUDA and DOCA repositories, and of mirrors that sign anew.
+"""
 
 from __future__ import annotations
 

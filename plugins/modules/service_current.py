@@ -1,7 +1,11 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a service running, at boot too, and started after the files that it reads were last changed."""
+"""Have a service running, at boot too, and started after the files that it reads were last changed.
+
+Why not C(ansible.builtin.systemd_service) and a handler: the handler is forgotten when the run is killed between
+the change and the restart, and the service then runs with what it read before, for good. This saves that restart.
+"""
 
 from __future__ import annotations
 

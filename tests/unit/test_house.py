@@ -318,6 +318,16 @@ def test_python_that_imports_ansible_says_its_licence() -> None:
                 assert "GPL-3.0-or-later" in text, path
 
 
+def test_a_module_of_our_own_says_why_no_stock_one_serves() -> None:
+    doors = ("plugins/action", "plugins/modules", "roles/*/library", "roles/*/action_plugins")
+    said: dict[str, str] = {}
+    for path in (path for door in doors for path in content.ROOT.glob(f"{door}/*.py")):
+        # An action and its module are one thing.
+        said[path.stem] = said.get(path.stem, "") + (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "")
+
+    assert [name for name, text in sorted(said.items()) if "Why not " not in text] == []
+
+
 def test_files_of_python_stay_small() -> None:
     long = {
         str(path.relative_to(content.ROOT))

@@ -1,7 +1,12 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have an image of exactly one recipe in a registry, built here unless it is there already."""
+"""Have an image of exactly one recipe in a registry, built here unless it is there already.
+
+Why not C(community.docker.docker_image_build): it asks whether there is an image of this name, not whether it is of
+this recipe, and does not keep the digest; it wants a Python library on the machine, too. This saves building what
+is there.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@
 ``found`` and ``declared`` are mappings as provision.model.discovered takes them; ``directory`` is the ``host_vars``
 directory, or empty. The result carries ``values`` (what was undeclared, also where nothing could be written) and
 ``path``. A machine that answers what no inventory may hold fails, alone, and nothing is written for it.
+
+Why not C(ansible.builtin.template) on the control node: what a machine answers is input, and passes the inventory's
+own model before it becomes inventory.
 """
 
 from __future__ import annotations

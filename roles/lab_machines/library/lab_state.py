@@ -1,7 +1,11 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ask Docker and QEMU which machines of a lab there are and what they are doing."""
+"""Ask Docker and QEMU which machines of a lab there are and what they are doing.
+
+Why not C(community.docker.docker_container_info): it asks for one container by its name, wants a Python library,
+and knows nothing of virtual machines.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,12 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make, compare and move the key that munge authenticates a cluster's users with, without ever showing it."""
+"""Make, compare and move the key that munge authenticates a cluster's users with, without ever showing it.
+
+Why not C(ansible.builtin.slurp) and C(ansible.builtin.copy): the key would pass through the control node, its
+memory, its temporary files and the answers of its modules, which C(no_log) only keeps from being shown. This saves
+the key from being anywhere but on the machines that need it.
+"""
 
 from __future__ import annotations
 

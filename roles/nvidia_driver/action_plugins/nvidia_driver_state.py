@@ -5,6 +5,9 @@
 ``wants`` are the role's variables without its name. ``purpose`` is ``plan`` (refuse what is impossible, and processes
 that Slurm does not know; prove the driver where nothing is to be done) or ``verify`` (prove it). The result carries
 ``machine``, ``plan``, ``activation``.
+
+Why not a task for each step: a machine without GPUs would skip them one by one, 0.018 s of the control node's
+processor each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move data to other machines over RDMA, both sides at once, and report what the tools and the counters said."""
+"""Move data to other machines over RDMA, both sides at once, and report what the tools and the counters said.
+
+Why not C(ansible.builtin.command) with C(async): both sides of a transfer have to be at the same step at the same
+time, and nobody tells one task when another machine's is ready.
+"""
 
 from __future__ import annotations
 

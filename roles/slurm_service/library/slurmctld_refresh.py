@@ -1,7 +1,11 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ensure that slurmctld runs with the files in its directory, in the place where it is, or with those of before."""
+"""Ensure that slurmctld runs with the files in its directory, in the place where it is, or with those of before.
+
+Why not a handler with C(scontrol reconfigure): it is forgotten when the run is killed after the files were written,
+and one that fails leaves files with which slurmctld does not start again.
+"""
 
 from __future__ import annotations
 

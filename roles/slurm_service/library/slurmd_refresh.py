@@ -1,7 +1,11 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ensure that slurmd runs with the controller's configuration, without touching jobs, and its node takes jobs again."""
+"""Ensure that slurmd runs with the controller's configuration, without touching jobs, and its node takes jobs again.
+
+Why not a handler with C(docker kill --signal): it is forgotten when the run is killed, and after it Docker does not
+start slurmd again when that ends. This saves jobs: slurmd is not restarted for a changed file.
+"""
 
 from __future__ import annotations
 
