@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,7 @@ def test_plain_ansible_comes_to_the_same_verdict_by_the_same_checks(provisioned_
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("verdict: ")]
     assert line.startswith("verdict: pass (")
     assert "never ran" not in done.stdout
+    assert re.search(r"(?m)^ended: head: job \d+: J speed: pass$", done.stdout)
 
 
 @pytest.mark.proves("provision")
@@ -74,7 +76,8 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
     before = {machine: snapshots.files(lab, machine) for machine in lab.machines}
     start = time.monotonic()
 
-    code, document = verified(lab, "--junit", str(junit))
+    done = labs.clusterctl("verify", lab.inventory, "--json", "--junit", str(junit), check=False)
+    code, document = done.returncode, json.loads(done.stdout)
 
     assert (code, document["verdict"]) == (0, "pass"), bad(document)
     # A limit for a hung check, not a measurement: the aim on an idle computer of two cores is 180 seconds.
@@ -87,6 +90,10 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
     for step in ("identity", "collectives", "broadcast", "gradients", "negative_control", "parameters", "reference"):
         assert proven[f"ddp.{step}"]["verdict"] == "pass"
         assert proven[f"ddp.{step}"]["simulated"] is True
+    # In the order in which they ended, while the job ran: the run goes on after the last.
+    told = re.findall(r"(?m)^verify: head: job \d+: ([A-J]) .*: pass$", done.stderr)
+    assert told == list("ABCDEFGHJ")
+    assert not done.stderr.rstrip().endswith("J speed: pass")
     suites = ElementTree.parse(junit).getroot()  # noqa: S314 - our own file
     assert len(list(suites.iter("testcase"))) == len(document["checks"])
     assert not list(suites.iter("failure"))
