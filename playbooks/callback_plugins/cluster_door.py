@@ -4,7 +4,8 @@
 
 The inventory passes the same allow-lists before the first play, what a machine answers over ssh is bounded in the same
 way, and the run of a judging playbook ends with the same verdict on the same owed checks: one that says no is the
-command's exit code. Ansible's own hides what never ran: a play for no machine is a success to it.
+command's exit code. Ansible's own hides what never ran: a play for no machine is a success to it. In check mode the
+others end with what would be done, as ``clusterctl plan`` tells it: Ansible shows no difference of what did not change.
 
 It stands beside the playbooks, because Ansible finds it there whatever its settings say. What it hands on are
 ansible-runner's events in the shape that clusterctl folds; nothing is judged here.
@@ -96,7 +97,11 @@ class CallbackModule(CallbackBase):
         with _ending():
             self._add("playbook_on_stats", {"failures": dict(stats.failures)})
             run, self._run = self._run, None
-            code = run.end(failed=any(stats.failures.values()), unreachable=any(stats.dark.values()))
+            code = run.end(
+                failed=any(stats.failures.values()),
+                unreachable=any(stats.dark.values()),
+                check_mode=bool(context.CLIARGS.get("check")),
+            )
         if code is not None and code is not ExitCode.DONE:
             sys.exit(int(code))
 

@@ -161,11 +161,7 @@ class ActionModule(ActionBase):
         result["cluster_pending"] = [{"stage": stage, **check.as_dict()} for stage, check in rest]
         result["cluster_checks"] = [check.as_dict() for check in before]
         _record(task_vars, before)
-        if self._task.check_mode:
-            # No role runs. Ansible's own output shows no part of a result that is long.
-            for stage, check in rest:
-                if not check.ok:
-                    self._display.display(f"{stage}: {task_vars['inventory_hostname']}: {check.change}")
+        if self._task.check_mode:  # no role runs
             return []
         full = boolean(task_vars.get("cluster_full", False), strict=False)
         return [

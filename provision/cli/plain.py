@@ -27,6 +27,7 @@ from provision.inventory.valid import declared
 from provision.judge import manifest
 from provision.model.cluster import Cluster
 from provision.model.text import clean
+from provision.report.plan import show_plan
 from provision.report.summary import Printer, show_run
 
 
@@ -50,20 +51,23 @@ class PlainRun:
         """Fold one event in, of the shape that ansible-runner gives them."""
         self.report.add(event)
 
-    def end(self, *, failed: bool, unreachable: bool) -> ExitCode | None:
+    def end(self, *, failed: bool, unreachable: bool, check_mode: bool = False) -> ExitCode | None:
         """Show the verdict and return the exit code that follows; None where the playbooks were none that judge.
 
-        ``failed`` and ``unreachable`` are what Ansible has counted: its own return code follows from them.
+        ``failed`` and ``unreachable`` are what Ansible has counted: its own return code follows from them. What would
+        be done is shown of a run in check mode.
         """
+        self.report.rc = 4 if unreachable else 2 if failed else 0
         command = self._command()
         if command is None:
+            if check_mode:
+                show_plan(Printer(), self.report)
             return None
         begun = judged.begun(command, self.inventory, self.hosts)
         # Nobody looked at the machines before: who could not be entered is unreachable to Ansible.
         self.report.owed = frozenset(item for item in begun.owed if item[1] not in manifest.ACCESS.ids)
         self.report.machines, self.report.limited = begun.machines, begun.limited
         self.report.checks += begun.checks
-        self.report.rc = 4 if unreachable else 2 if failed else 0
         judgement = judged.judged(command, self.report, self.cluster.controller)
         show_run(Printer(), command, self.report, simulated=self.cluster.simulated, judgement=judgement)
         return exit_code(command, self.report, root=str(content.ROOT))
