@@ -27,8 +27,6 @@ import time
 from itertools import chain
 
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
-from ansible._internal._templating import _lazy_containers as lazy
-from ansible._internal._templating._jinja_bits import AnsibleEnvironment
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
@@ -44,6 +42,13 @@ from provision.model.facts import answered
 from provision.model.managed import ManagedError, managed_from, questions
 from provision.runner import compiled
 from provision.runner.bad_checks import record
+
+# Private to Ansible. A release that has them elsewhere gives the same answers, for more of the processor.
+try:
+    from ansible._internal._templating import _lazy_containers as lazy
+    from ansible._internal._templating._jinja_bits import AnsibleEnvironment
+except ImportError:
+    lazy = AnsibleEnvironment = None
 
 #: How much longer a machine may take that did not answer all questions the first time.
 PATIENCE = 5
@@ -73,6 +78,8 @@ def _data():
 
 def _compiled(*data):
     """Compile all texts of roles' data and of their templates, for all workers."""
+    if AnsibleEnvironment is None:
+        return {}
     kept = compiled.keep(AnsibleEnvironment)
     templates = sorted(path for role in road.ROLES for path in content.ROOT.glob(f"roles/{role}/templates/*.j2"))
     files = [trust_as_template(path.read_text(encoding="utf-8")) for path in templates]
@@ -89,6 +96,8 @@ def _sharing(templar, variables):
 
     Ansible's own resolves them again for each text, 0.2 s of processor a machine; its containers would remember.
     """
+    if lazy is None:
+        return templar.copy_with_new_env(available_variables=variables)
     sharing = templar.copy_with_new_env()
     values = ((name, lazy._LazyValue(value)) for name, value in variables.items())
     options = {"templar": sharing._engine, "lazy_options": lazy.LazyOptions.DEFAULT}
@@ -120,9 +129,9 @@ class ActionModule(ActionBase):
         result["changed"] = False
         if not roles:
             return _grouped(result, parents)
-        if then == "share":
-            return self._shared(result, roles, task_vars)
         try:
+            if then == "share":
+                return {**result, "ansible_facts": self._shared(roles, task_vars)}
             facts, known, wanted, judged = self._judged(roles, task_vars, patience=1)
             if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
                 facts, known, wanted, judged = self._judged(roles, task_vars, patience=PATIENCE)
@@ -151,14 +160,13 @@ class ActionModule(ActionBase):
         if unknown := [check for check in checks if check.verdict is Verdict.UNKNOWN]:
             _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], unknown)
             return []
-        rest = [
-            (road.ROLES[role].stage, check)
+        result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
+        result["cluster_pending"] = [
+            {"stage": road.ROLES[role].stage, **check.as_dict()}
             for role, checks in found.items()
             for check in checks
             if check.verdict is not Verdict.PASS
         ]
-        result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
-        result["cluster_pending"] = [{"stage": stage, **check.as_dict()} for stage, check in rest]
         result["cluster_checks"] = [check.as_dict() for check in before]
         _record(task_vars, before)
         if self._task.check_mode:  # no role runs
@@ -170,7 +178,7 @@ class ActionModule(ActionBase):
             if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
         ]
 
-    def _shared(self, result, roles, task_vars):
+    def _shared(self, roles, task_vars):
         """Return what the machine tells others, be it this one or the one that the task is delegated to."""
         variables = task_vars
         if self._task.delegate_to:
@@ -179,13 +187,7 @@ class ActionModule(ActionBase):
             name = self._task.delegate_to
             variables = {**_DEFAULTS, **delegated[name], **_CONSTANTS, "inventory_hostname": name}
             variables["ansible_delegated_vars"] = delegated
-        try:
-            _, known = self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)
-        except ManagedError as error:
-            raise AnsibleActionFail(str(error)) from error
-        except ValueError as error:
-            return {**result, "failed": True, "msg": str(error)}
-        return {**result, "ansible_facts": known}
+        return self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)[1]
 
     def _answered(self, roles, task_vars, patience):
         """Return the machine's facts, and what goes on from them as Ansible's."""

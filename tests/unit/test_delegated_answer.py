@@ -1,4 +1,4 @@
-"""The one place that needs a name of Ansible's own: it is there in the release that is installed, and missed aloud."""
+"""Names that are Ansible's own: there in the release that is installed; without one, missed aloud or done without."""
 
 from __future__ import annotations
 
@@ -67,8 +67,21 @@ def test_a_release_without_that_name_is_refused_with_what_to_do(monkeypatch: pyt
         answer(module, lambda *_, **__: {})
 
 
+def test_a_release_without_what_only_makes_observation_faster_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = "ansible._internal._templating"
+    monkeypatch.delattr(f"{room}._lazy_containers")
+    monkeypatch.setitem(sys.modules, f"{room}._lazy_containers", None)
+
+    observe = plugin("plugins/action/observe.py")
+
+    assert observe._COMPILED == {}
+    plain = SimpleNamespace(copy_with_new_env=lambda **words: words)
+    assert observe._sharing(plain, {"name": 1}) == {"available_variables": {"name": 1}}
+
+
 def test_no_other_file_needs_what_is_private_to_ansible() -> None:
     private = re.compile(r"^\s*(from|import) ansible(\.\w+)*\._", re.MULTILINE)
     files = [path for place in ("plugins", "provision", "roles") for path in (content.ROOT / place).rglob("*.py")]
 
-    assert [path.name for path in files if private.search(path.read_text("utf-8"))] == ["delegated_answer.py"]
+    found = {path.name for path in files if private.search(path.read_text("utf-8"))}
+    assert found == {"delegated_answer.py", "observe.py"}
