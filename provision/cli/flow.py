@@ -126,6 +126,7 @@ def play(
     """Run playbooks on the machines in scope that can be entered, and return what happened.
 
     ``lock`` is None for commands that only look: they wait for nobody, end nothing and leave no lasting record.
+    ``quiet``: a bar, but no lines where there is no terminal.
     ``strict``, for a command that judges: warnings, and skips that leave something unproven, are no pass.
 
     Raises:
@@ -172,7 +173,7 @@ def play(
                 ),
                 report=report,
                 targets=[target for target in targets if target.name not in out],
-                on_event=None if quiet else progress,
+                on_event=None if quiet and not sys.stderr.isatty() else progress,
             )
         return judged.concluded(command, report, record, opened.simulated, opened.cluster.controller)
 

@@ -345,6 +345,19 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns
     assert any("A task w" in line for line in drawn)
 
 
+def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path) -> None:
+    stages_in(site, status=STATUS)
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
+
+    start(site, ["status"], stderr=theirs, env=environment).communicate(timeout=60)
+    os.close(theirs)
+    written = os.read(ours, 65536).decode()
+
+    assert "Report the cluster's state" in written
+    assert command(site, "status").stderr == ""
+
+
 def test_a_bug_during_a_run_is_on_record_beside_its_journal(site: Path) -> None:
     broken = LAUNCH.replace(
         "from provision.cli.main", "import provision.events.fold as e; del e.RunReport._stats; from provision.cli.main"
