@@ -60,11 +60,15 @@ class Container:
     """notify-init with the daemon, outside any container."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.socket = folder / "notify"
-        command = [sys.executable, str(PROGRAM), sys.executable, "-c", DAEMON, str(folder)]
-        self.process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(self.socket)})
+        self.process = self.start()
         wait_for(lambda: len(self.pids) == 1)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(PROGRAM), sys.executable, "-c", DAEMON, str(self.folder)]
+        return subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(self.socket)})
 
     @property
     def pids(self) -> list[int]:
@@ -111,6 +115,34 @@ def test_a_reconfiguration_that_fails_leaves_the_old_process(container: Containe
 
     assert container.process.poll() is None
     assert alive(container.pids[0])
+
+
+@pytest.mark.parametrize("reconfigured", [False, True])
+def test_a_daemon_that_outlived_its_killed_container_makes_room_for_the_next(
+    container: Container, reconfigured: bool
+) -> None:
+    old = container.reconfigure() if reconfigured else container.pids[0]
+    container.process.kill()
+    container.process.wait()
+    assert alive(old)
+    known = len(container.pids)
+
+    container.process = container.start()
+    wait_for(lambda: len(container.pids) > known)
+
+    assert not alive(old)
+    assert (container.folder / "orderly").exists()
+
+
+def test_a_daemon_of_another_socket_is_another_one(
+    container: Container, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Container(tmp_path_factory.mktemp("other"))
+    try:
+        assert alive(container.pids[0])
+    finally:
+        other.process.terminate()
+        other.process.wait()
 
 
 @pytest.mark.parametrize("reconfigured", [False, True])
