@@ -32,13 +32,18 @@ from provision.model.systems import family
 Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
 
 
+#: Of a role that leaves what it leaves to its own judge.
+_NONE = Subject("none", ())
+
+
 @dataclass(frozen=True)
 class Role:
     """A role on this road: the stage that it belongs to, the generic checks that its data gives, and its own judge.
 
     ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
     are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
-    before anything is changed, so that preflight asks for them too.
+    before anything is changed, so that preflight asks for them too. ``acts_on``: generic checks that say only where to
+    act; verify does not owe them, because it asks for this role's proof by tasks of its own.
     """
 
     stage: str
@@ -47,6 +52,7 @@ class Role:
     refuses: bool = False
     groups: tuple[str, ...] = ()
     asked_before: bool = False
+    acts_on: Subject = _NONE
 
 
 def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -59,9 +65,8 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 
 _SLURM = ("slurm_controller", "slurm_compute")
 _COMPUTE = ("slurm_compute",)
-#: Of a role that leaves what it leaves to its own judge.
-_NONE = Subject("none", ())
 _GENERIC = ("packages", "files", "services")
+_GPU = "clusterctl provision gpu"
 
 ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", _NONE, _can_be_provisioned, refuses=True),
@@ -79,9 +84,19 @@ ROLES: Mapping[str, Role] = {
         groups=_SLURM,
     ),
     "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
-    "nvidia_mig": Role("gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE),
-    "cuda_toolkit": Role("gpu", _NONE, gpu_stage.toolkits, groups=_COMPUTE),
-    "nvidia_containers": Role("gpu", _NONE, gpu_stage.containers, groups=_COMPUTE),
+    "nvidia_mig": Role(
+        "gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=Subject("nvidia_mig", ("files",), fix=_GPU)
+    ),
+    "cuda_toolkit": Role(
+        "gpu",
+        _NONE,
+        gpu_stage.toolkits,
+        groups=_COMPUTE,
+        acts_on=Subject("cuda_toolkit", ("packages", "files"), fix=_GPU),
+    ),
+    "nvidia_containers": Role(
+        "gpu", _NONE, gpu_stage.containers, groups=_COMPUTE, acts_on=Subject("nvidia_containers", ("files",), fix=_GPU)
+    ),
     "rdma_userspace": Role("rdma", _NONE, gpu_stage.rdma_userspace, groups=_COMPUTE),
     "gpudirect_rdma": Role("rdma", _NONE, gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role(
@@ -115,7 +130,7 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
     """Return the checks of one role on one machine. ``own`` is what the role's own judge compares with."""
     entry = ROLES[role]
     state: Mapping[str, Any] = facts.get("state") or {}
-    found = managed.checks(entry.subject, wants, state)
+    found = [*managed.checks(entry.subject, wants, state), *managed.checks(entry.acts_on, wants, state)]
     if entry.judge is not None:
         found += managed.with_restarts(entry.judge(facts, own), wants, state)
     return found

@@ -199,3 +199,77 @@ def test_the_text_that_is_compared_is_the_text_that_the_role_writes(tmp_path: Pa
 
     written = (tmp_path / "written").read_bytes()
     assert hashlib.sha256(written).hexdigest() == GOOD["state"]["paths"][DROP_IN]["sha256"]
+
+
+GPUS = """\
+    - name: Ask
+      observe: {roles: [nvidia_mig, cuda_toolkit, nvidia_containers]}
+      changed_when: false
+      environment: {MACHINE: "{{ inventory_hostname }}"}
+"""
+#: What a site asks for on node1 alone, and all that the roles leave there for it.
+ASKED_FOR = """
+    nvidia_mig_layout: "{{ ['0:1g.5gb'] if inventory_hostname == 'node1' else '' }}"
+    cuda_toolkit_versions: "{{ ['12.8'] if inventory_hostname == 'node1' else [] }}"
+    cuda_toolkit_repository: file:///srv/packages
+    nvidia_containers_install: "{{ inventory_hostname == 'node1' }}"
+"""
+LEFT_THERE = {
+    "nvidia_mig.files": {
+        "/etc/nvidia-mig.json",
+        "/usr/local/sbin/nvidia-mig",
+        "/etc/systemd/system/nvidia-mig.service",
+    },
+    "cuda_toolkit.files": {"/etc/apt/sources.list.d/clusterctl-cuda.list", "/etc/profile.d/cuda.sh"},
+    "nvidia_containers.files": {
+        "/etc/systemd/system/docker.service.d",
+        "/usr/share/keyrings/nvidia-container-toolkit-keyring.asc",
+        "/etc/apt/sources.list.d/nvidia-container-toolkit.list",
+        "/usr/local/sbin/clusterctl-gpus",
+        "/etc/default/clusterctl-gpus",
+        "/etc/systemd/system/clusterctl-gpus.service",
+        "/etc/systemd/system/docker.service.d/clusterctl-gpus.conf",
+    },
+}
+
+
+def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
+    # The lists of other keys are as they should be: absent. Of the rest nothing is there, and no package is held.
+    paths = {path: {"kind": "absent"} for left in LEFT_THERE.values() for path in left}
+    for name in ("nvidia-docker", "libnvidia-container"):
+        paths[f"/etc/apt/sources.list.d/{name}.list"] = {"kind": "absent"}
+    packages = {"cuda-toolkit-12-8": {"version": "12.8.1-1", "held": False}}
+    told = '== spec\n== driver\n== files\n== packages\n== order\nbasic.target\n== engine\n{"ServerVersion": "27"}\n'
+    texts = {"mig": "No MIG-enabled devices found.\n", "toolkits": "default \n", "gpu_containers": told}
+    commands = {name: {"rc": 0, "text": text} for name, text in texts.items()}
+    answer = {**GOOD, "commands": commands, "state": {**GOOD["state"], "paths": paths, "packages": packages}}
+    for host in ("node1", "node2"):
+        (tmp_path / f"{host}.json").write_text(json.dumps([answer]), encoding="utf-8")
+    play = PLAY.format(name="Observe", hosts="slurm_compute").replace("  tasks:\n", f"  vars:{ASKED_FOR}  tasks:\n")
+    (tmp_path / "try.yml").write_text(play + GPUS, encoding="utf-8")
+
+    report = run(tmp_path / "try.yml")[0]
+
+    assert report.ok, report.failures
+    found = {one.check.id: one.check.observed for one in report.pending if one.check.host == "node1"}
+    assert found["cuda_toolkit.packages"] == "not held: cuda-toolkit-12-8"
+    for name, left in LEFT_THERE.items():
+        shown, _, more = found[name].partition("; and ")
+        assert shown.count("is absent") + int(more.partition(" ")[0] or 0) == len(left)
+    assert {one.check.host for one in report.pending} == {"node1"}
+
+
+def test_a_machine_is_asked_for_the_packages_of_an_ofed_where_one_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
+    (tmp_path / "node1.json").write_text(json.dumps([GOOD]), encoding="utf-8")
+    play = PLAY.format(name="Observe", hosts="node1").replace(
+        "  tasks:\n", "  vars: {rdma_userspace_ofed: doca}\n  tasks:\n"
+    )
+    (tmp_path / "try.yml").write_text(play + GPUS.replace("nvidia_mig", "rdma_userspace"), encoding="utf-8")
+
+    run(tmp_path / "try.yml")
+
+    assert {"doca-ofed", "rdma-core"} <= set(asked(tmp_path, "node1")[0]["packages"])
