@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-lab test-molecule test-vm test-driver test-faults lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-unit test-roles test-lab test-molecule test-virtual test-vm test-driver test-faults lint support bench clean packages vm-tools engine venv
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -26,11 +26,11 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: .venv/.dev engine ## Run every test and linter (root; 20 minutes)
+test: .venv/.dev engine vm-tools ## Run every test and linter (root; 20 minutes)
 	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
 	@mkdir -p .cache && rm -f .cache/durations
-	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target test-lab lint test-molecule test-unit test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
+	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target test-lab test-molecule lint test-unit test-virtual test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
 	printf '\nMinutes:\n'; scripts/timed; \
 	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
@@ -50,6 +50,9 @@ test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machine
 	  $(RUN) scripts/timed "molecule $$scenario" molecule test -s "$$scenario" --no-command-borders || failed="$$failed $$scenario"; \
 	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }
 	@$(RUN) python tests/support/support.py molecule
+
+test-virtual: .venv/.dev engine vm-tools ## Run jobs on a virtual node, whose kernel keeps them apart (root)
+	@$(RUN) scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_jobs.py
 
 test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines (root; an hour where they are emulated)
 	@$(RUN) pytest -q -m "not faults" tests/vm

@@ -25,8 +25,9 @@ def lab() -> None:
 @click.option("--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Simulated GPUs on each.")
 @click.option(
     "--kind",
-    type=click.Choice(["container", "vm"]),
-    help="Containers, or virtual machines with their own kernel. Default: what the lab is made of, else containers.",
+    type=click.Choice(["container", "mixed", "vm"]),
+    help="Containers, virtual machines with their own kernel, or such nodes beside a controller that is a container."
+    " Default: what the lab is made of, else containers.",
 )
 @json_option
 def up(name: str, nodes: int, gpus: int, kind: str | None, json: bool) -> int:

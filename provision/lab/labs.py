@@ -24,8 +24,8 @@ from provision.runner import journal, playbooks
 from provision.runner.journal_lock import lock
 from provision.runner.recover import recover
 
-#: What a machine can be.
-KINDS = ("container", "vm")
+#: What machines can be; mixed: the controller is a container, the compute machines are virtual.
+KINDS = ("container", "mixed", "vm")
 
 #: What Docker and Slurm both take as a name, short enough for a host's.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
@@ -57,9 +57,9 @@ def up(name: str, *, nodes: int = 2, gpus: int = 2, kind: str = "") -> Path:
     home = directory(name)
     kind = kind or recorded_kind(name)
     _refuse_unfit()
-    if kind == "vm":
+    if kind != "container":
         defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
-        wrong = computer.unfit(name, home, nodes + 1, int(defaults["lab_machines_vm_memory"]))
+        wrong = computer.unfit(name, home, nodes + (kind == "vm"), int(defaults["lab_machines_vm_memory"]))
         if wrong:
             raise ClusterctlError(wrong[0], fix=wrong[1])
     _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus, "lab_machines_kind": kind})

@@ -1,4 +1,4 @@
-"""One lab of virtual machines that the tests in this directory share. They need root, Docker and QEMU."""
+"""Labs with virtual machines that the tests in this directory share. They need root, Docker and QEMU."""
 
 from __future__ import annotations
 
@@ -35,5 +35,18 @@ def vm_lab() -> Iterator[vms.VmLab]:
         return
     vms.have_images()
     with vms.made("t-vm", nodes=2) as made:
+        labs.clusterctl("provision", made.inventory, timeout=vms.LIMIT)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def node_lab() -> Iterator[vms.VmLab]:
+    """A container controller and one virtual compute machine, provisioned: for what only its kernel shows."""
+    if name := os.environ.get("CLUSTERCTL_NODE_LAB"):
+        yield vms.VmLab(name, 1)
+        return
+    if not vms.has_images():
+        vms.have_images()
+    with vms.made("t-node", nodes=1, kind="mixed") as made:
         labs.clusterctl("provision", made.inventory, timeout=vms.LIMIT)
         yield made

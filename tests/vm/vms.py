@@ -26,8 +26,6 @@ LIMIT = 2400
 class VmLab(labs.Lab):
     """A lab of virtual machines that is up."""
 
-    kind = "vm"
-
     @property
     def description(self) -> dict[str, Any]:
         """What ``lab up`` wrote about it."""
@@ -108,10 +106,15 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 @contextmanager
-def made(name: str, *, nodes: int = 2) -> Iterator[VmLab]:
-    """Make a lab of virtual machines and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set."""
+def made(name: str, *, nodes: int = 2, kind: str = "vm") -> Iterator[VmLab]:
+    """Make a lab with virtual machines and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set.
+
+    One that a killed session has left is no clean one: it is removed before.
+    """
+    if VmLab(name, nodes).directory.exists() and not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+        labs.down(name)
     try:
-        labs.clusterctl("lab", "up", name, "--kind", "vm", "--nodes", str(nodes), timeout=LIMIT)
+        labs.clusterctl("lab", "up", name, "--kind", kind, "--nodes", str(nodes), timeout=LIMIT)
         yield VmLab(name, nodes)
     finally:
         if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
@@ -125,6 +128,12 @@ def have_images() -> None:
     """
     with labs.made("t-images", nodes=1) as lab:
         labs.clusterctl("provision", lab.inventory)
+
+
+def has_images() -> bool:
+    """Tell whether a lab has left images in the cache; a controller that is a container renews them in no time."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterctl" / "images"
+    return {"slurm", "ddp"} <= {path.name.partition("-")[0] for path in cache.glob("*.json")}
 
 
 def memory_used(name: str) -> int:

@@ -17,9 +17,10 @@ def lab_images(paths, texts):
     return vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)))
 
 
-def lab_virtual_machines(names, settings):
-    """Return what the module lab_vms is to keep running."""
-    return vm.machines([str(name) for name in names], settings)
+def lab_virtual_machines(names, virtual, settings):
+    """Return what the module lab_vms is to keep running: those machines that are virtual."""
+    made = vm.machines([str(name) for name in names], settings)
+    return {name: made[name] for name in made if name in virtual}
 
 
 class FilterModule:
