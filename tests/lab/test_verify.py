@@ -90,10 +90,9 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
     for step in ("identity", "collectives", "broadcast", "gradients", "negative_control", "parameters", "reference"):
         assert proven[f"ddp.{step}"]["verdict"] == "pass"
         assert proven[f"ddp.{step}"]["simulated"] is True
-    # In the order in which they ended, while the job ran: the run goes on after the last.
+    # In the order in which they ended.
     told = re.findall(r"(?m)^verify: head: job \d+: ([A-J]) .*: pass$", done.stderr)
     assert told == list("ABCDEFGHJ")
-    assert not done.stderr.rstrip().endswith("J speed: pass")
     suites = ElementTree.parse(junit).getroot()  # noqa: S314 - our own file
     assert len(list(suites.iter("testcase"))) == len(document["checks"])
     assert not list(suites.iter("failure"))
