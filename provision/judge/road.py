@@ -97,7 +97,13 @@ ROLES: Mapping[str, Role] = {
     "nvidia_containers": Role(
         "gpu", _NONE, gpu_stage.containers, groups=_COMPUTE, acts_on=Subject("nvidia_containers", ("files",), fix=_GPU)
     ),
-    "rdma_userspace": Role("rdma", _NONE, gpu_stage.rdma_userspace, groups=_COMPUTE),
+    "rdma_userspace": Role(
+        "rdma",
+        _NONE,
+        gpu_stage.rdma_userspace,
+        groups=_COMPUTE,
+        acts_on=Subject("rdma_userspace", ("packages", "files"), fix="clusterctl provision rdma"),
+    ),
     "gpudirect_rdma": Role("rdma", _NONE, gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role(
         "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
@@ -205,6 +211,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
+    if "rdma" in facts:
+        machine["rdma_adapters"] = len(facts["rdma"]["adapters"])
     known = dict(before.get("cluster_shared") or {})
     if "images" in shared:
         shared["images"] = {**(known.get("images") or {}), **shared["images"]}

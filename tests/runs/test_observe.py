@@ -261,15 +261,40 @@ def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_
     assert {one.check.host for one in report.pending} == {"node1"}
 
 
-def test_a_machine_is_asked_for_the_packages_of_an_ofed_where_one_is_asked_for(tmp_path: Path) -> None:
+#: A machine with an adapter that no driver runs, and one without.
+NO_ADAPTER: dict[str, Any] = {
+    "devices": [],
+    "adapters": [],
+    "on_bus": [],
+    "gpus": [],
+    "unloaded": [],
+    "lacking": [],
+} | {"configured": {"ib_umad": {"/etc/modules-load.d/clusterctl-rdma.conf": "ib_umad"}}}
+ADAPTER = {**NO_ADAPTER, "adapters": ["0000:1b:00.0"], "on_bus": ["0000:1b:00.0"]}
+OFED = (
+    "  vars: {rdma_userspace_ofed: doca, rdma_userspace_ofed_version: 3.2.0, rdma_userspace_ofed_fingerprints: [AB]}\n"
+)
+
+
+def test_what_the_rdma_role_leaves_is_repaired_on_machines_with_an_adapter(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
-    (tmp_path / "node1.json").write_text(json.dumps([GOOD]), encoding="utf-8")
-    play = PLAY.format(name="Observe", hosts="node1").replace(
-        "  tasks:\n", "  vars: {rdma_userspace_ofed: doca}\n  tasks:\n"
-    )
-    (tmp_path / "try.yml").write_text(play + GPUS.replace("nvidia_mig", "rdma_userspace"), encoding="utf-8")
+    rules, modules = "/etc/udev/rules.d/90-clusterctl-rdma.rules", "/etc/modules-load.d/clusterctl-rdma.conf"
+    directory = {**ROOT, "kind": "directory", "mode": "0755"}
+    paths = {"/etc/modules-load.d": directory, "/etc/udev/rules.d": directory, rules: {"kind": "absent"}}
+    paths[modules] = {**ROOT, "kind": "file", "mode": "0644", "sha256": "0" * 64}
+    packages = {"doca-ofed": {"version": "3.2.0-025000", "held": False}}
+    for host, rdma in {"node1": ADAPTER, "node2": NO_ADAPTER}.items():
+        answer = {**GOOD, "rdma": rdma, "state": {**GOOD["state"], "paths": paths, "packages": packages}}
+        (tmp_path / f"{host}.json").write_text(json.dumps([answer]), encoding="utf-8")
+    play = PLAY.format(name="Observe", hosts="slurm_compute").replace("  tasks:\n", f"{OFED}  tasks:\n")
+    (tmp_path / "try.yml").write_text(play + OBSERVED.replace("munge", "rdma_userspace"), encoding="utf-8")
 
-    run(tmp_path / "try.yml")
+    report = run(tmp_path / "try.yml")[0]
 
+    assert report.ok, report.failures
+    found = {one.check.id: one.check.observed for one in report.pending if one.check.host == "node1"}
+    assert found["rdma_userspace.packages"] == "not held: doca-ofed"
+    assert found["rdma_userspace.files"] == f"{modules} has another text; {rules} is absent"
+    assert not [one for one in report.pending if one.check.host == "node2"]
     assert {"doca-ofed", "rdma-core"} <= set(asked(tmp_path, "node1")[0]["packages"])
