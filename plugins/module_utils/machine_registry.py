@@ -55,7 +55,8 @@ def fingerprint(text, salt):
 def certificates(directory, client, host, days, patience=1, run=command):
     """Return the authority's certificate, and what is wrong with it, the server's and the writer's, empty if nothing.
 
-    Wrong is also what will not be good for ``days`` more days. ``problem`` is None where openssl did not answer.
+    Wrong is also what will not be good for ``days`` more days. ``problem`` is None where openssl did not answer in
+    time; ``unjudged`` says that there is none: a package that is missing makes no certificate a bad one.
     """
     directory, client = Path(directory), Path(client)
     server, writer = directory / "server.crt", client / "client.cert"
@@ -76,6 +77,8 @@ def certificates(directory, client, host, days, patience=1, run=command):
     for certificate, named in ((server, ["-verify_hostname", host]), (writer, [])):
         words = ["openssl", "verify", "-attime", at, "-CAfile", str(directory / "ca.crt"), *named, str(certificate)]
         _, problem, late = run(words, 10 * patience)
+        if problem == "openssl is not installed":
+            return {"authority": authority, "problem": "", "unjudged": problem}
         if problem:
             said = f"{certificate} is not good for {host} and {days} more days: {problem}"
             return {"authority": authority, "problem": None if late else said}

@@ -70,6 +70,8 @@ def _answers(told: RegistryFacts, registry: str, controller: str) -> Check:
 def _certificates(told: CertificateFacts | None) -> Check:
     if told is None or told["problem"] is None:
         return SUBJECT.unknown("certificates", "the machine did not say whether the registry's certificates are good")
+    if why := told.get("unjudged"):
+        return SUBJECT.skip("certificates", why, unproven=True)
     return SUBJECT.check(
         "certificates",
         not told["problem"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import Field, StringConstraints, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
@@ -43,10 +43,14 @@ class ImageFacts(TypedDict):
 
 @with_config(STRICT)
 class CertificateFacts(TypedDict):
-    """The registry's certificates: their authority's (public), and what is wrong; None where that was not answered."""
+    """The registry's certificates: their authority's (public), and what is wrong; None where that was not answered.
+
+    ``unjudged`` says why nobody could be asked how long they are good.
+    """
 
     authority: Pem
     problem: Text | None
+    unjudged: NotRequired[Text]
 
 
 @with_config(STRICT)

@@ -147,6 +147,9 @@ def test_certificates_are_judged_where_the_registry_runs_and_nowhere_else() -> N
     assert str(certified(authority="", problem="there is no server.key").verdict) == "fail"
     assert str(certified(authority=PEM, problem=None).verdict) == "unknown"
     assert str(certified().verdict) == "unknown"
+    # What is missing is said by the check of packages, and nothing is made anew for it.
+    unjudged = certified(authority=PEM, problem="", unjudged="openssl is not installed")
+    assert (str(unjudged.verdict), unjudged.unproven) == ("skip", True)
     assert str(images_of({"status": 200})["certificates"].verdict) == "skip"
     assert str(images_of({"status": 200}, here=True, registry=SITE)["certificates"].verdict) == "skip"
 

@@ -98,6 +98,18 @@ def test_an_openssl_that_hangs_is_no_verdict(tmp_path: Path) -> None:
     assert found["problem"] is None
 
 
+def test_an_openssl_that_is_missing_makes_no_certificate_a_bad_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, client = make(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    found = machine.certificates(directory, client, "localhost", 30)
+
+    assert found["authority"] == (directory / "ca.crt").read_text()
+    assert (found["problem"], found["unjudged"]) == ("", "openssl is not installed")
+
+
 class Answers(BaseHTTPRequestHandler):
     """A registry's base."""
 
