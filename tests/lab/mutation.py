@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Row:
     ``how`` is a shell script that root runs on the machine ``on``. ``red`` are the checks that turn red, each with what
     it says of this row: for files, packages, services and containers these words begin with the thing's own name. A
     check is that of the row's machine, or of another one as ``id@machine``. ``follows`` are checks that turn red only
-    because of those. ``restarts`` are the services and containers that provision starts anew, also as ``name@machine``.
+    because of those, and are gone with them. ``restarts`` are the services and containers that provision starts anew,
+    also as ``name@machine``. ``undo`` is a script that mends what provision refuses to work on.
     """
 
     what: str
@@ -22,6 +23,7 @@ class Row:
     red: Mapping[str, str | tuple[str, ...]]
     follows: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
+    undo: str = ""
 
     @property
     def says(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -82,7 +84,11 @@ def spoilt(kind: str, role: str, path: str, *machines: str, restarts: tuple[str,
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that do not touch each other: they are broken, told of and repaired together."""
+    """Rows that do not touch each other: they are broken, told of and repaired together.
+
+    ``verified`` are broken first, and judged by verify, too: none of them is in the way of a job.
+    """
 
     name: str
-    rows: tuple[Row, ...] = field(default_factory=tuple)
+    rows: tuple[Row, ...]
+    verified: tuple[Row, ...] = ()

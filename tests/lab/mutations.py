@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from mutation import Batch
-from mutations_files import FILES, MORE_FILES
-from mutations_services import SERVICES
+from mutation import Batch, Row
+from mutations_containers import CONFIGURATION, KILLED, REMADE, STATES, UPDATES
+from mutations_files import FILES, MORE_FILES, PROOFS, astray
+from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
+from mutations_services import KEYS, SERVICES
+
+#: What provision cannot mend. A busy package manager, a full disk and more memory declared than there is stand in
+#: test_refusals and test_access, on machines that are not provisioned yet.
+REFUSED = (
+    Row(
+        "another Slurm runs",
+        "node1",
+        "cp /bin/sleep /usr/local/bin/slurmd; systemd-run --quiet --unit=by-hand /usr/local/bin/slurmd 600",
+        {"preflight.foreign_slurm": "slurmd"},
+        undo="systemctl stop by-hand; rm /usr/local/bin/slurmd",
+    ),
+    Row(
+        "a GPU is gone",
+        "node2",
+        "mv /dev/nvidia1 /dev/taken",
+        {"hardware.gres": "gpu:sim:1"},
+        undo="mv /dev/taken /dev/nvidia1",
+    ),
+    Row(
+        "the machine has another name",
+        "head",
+        "hostname other",
+        {"preflight.hostname": "other"},
+        undo="hostname head",
+    ),
+)
 
 BATCHES = (
-    Batch("files", FILES),
+    Batch("files", PROOFS, verified=(NEW_AUTHORITY, *FILES)),
     Batch("services", (*SERVICES, *MORE_FILES)),
+    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, astray("scancel", "scontrol", "sdiag", "sinfo", "sprio"))),
+    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, astray("squeue", "srun", "sshare", "sstat"))),
+    Batch("packages", (*REMADE, *PACKAGES)),
+    Batch("controller", (*ENGINE, *CONTROLLER, *KILLED)),
 )

@@ -57,17 +57,19 @@ FILES = (
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", WRITER, "head"),
     *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
-    *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
-    *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node2"),
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
     *spoilt("owner", "munge", MUNGE, "node1"),
     *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
-    *spoilt("mode", "slurm_service", "/var/spool/slurmctld", "head"),
     *spoilt("text", "slurm_service", "/usr/local/bin/slurm-command", "head"),
     *spoilt("mode", "slurm_service", "/usr/local/sbin/slurm-as-user", "head"),
     *spoilt("text", "slurm_service", "/etc/sudoers.d/clusterctl-slurm", "head"),
     *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
     *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
+)
+
+#: No job can be run with these, that of the proof least of all.
+PROOFS = (
+    *spoilt("mode", "slurm_service", "/var/spool/slurmctld", "head"),
     *spoilt("text", "ddp_validation", f"{PROOF}/ddp_submit.py", "head"),
     *spoilt("mode", "ddp_validation", f"{PROOF}/ddp_job.sh", "head"),
     *spoilt("mode", "ddp_validation", PROOF, "head"),

@@ -81,6 +81,12 @@ SERVICES = (
         "usermod --shell /bin/false slurmtest",
         {"ddp_validation.user": "/bin/false"},
     ),
+    Row(
+        "the store that all users share is empty",
+        "node1",
+        "rm -r /var/lib/clusterctl/images/*",
+        {"ddp_validation.stored": "not there"},
+    ),
     Row("the proof's user is gone", "node2", "userdel slurmtest", {"ddp_validation.user": "no such user"}),
 )  # fmt: skip
 

@@ -1,0 +1,109 @@
+"""Rows of the mutation table: Slurm's containers and configuration."""
+
+from __future__ import annotations
+
+from mutation import Row, spoilt
+
+CONF = "/etc/slurm"
+CACHE = "/var/spool/slurmd/conf-cache"
+
+#: Makes a container again as it was, but for one thing; over the engine's own interface, whose words are all it has.
+_REMAKE = """
+python3 - <<'END'
+import http.client, json, socket
+class Engine(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect("/var/run/docker.sock")
+def ask(method, path, body=None):
+    engine = Engine("docker")
+    engine.request(method, path, json.dumps(body) if body else None, {{"Content-Type": "application/json"}})
+    answer = engine.getresponse()
+    said = answer.read()
+    assert answer.status < 300, said
+    return json.loads(said or b"null")
+told = ask("GET", "/containers/{name}/json")
+config, host = told["Config"], told["HostConfig"]
+{change}
+ask("DELETE", "/containers/{name}?force=1")
+ask("POST", "/containers/create?name={name}", {{**config, "HostConfig": host}})
+ask("POST", "/containers/{name}/start")
+END
+"""
+
+
+def remade(what: str, on: str, change: str, *says: str) -> Row:
+    """Return a row: the daemon's container is another one, because of a change of ``config`` or ``host``."""
+    name = "slurmctld" if on == "head" else "slurmd"
+    red = {"slurm_service.containers": tuple(f"{name} {words}" if words.startswith("is ") else words for words in says)}
+    return Row(what, on, _REMAKE.format(name=name, change=change), red, (), (name,))
+
+
+def container(what: str, on: str, how: str, says: str, *, started: bool = True) -> Row:
+    """Return a row: something is done to the daemon's container with the engine's own command."""
+    name = "slurmctld" if on == "head" else "slurmd"
+    return Row(what, on, how, {"slurm_service.containers": f"{name} {says}"}, (), (name,) if started else ())
+
+
+#: Each batch has one of these a machine.
+STATES = (
+    container("slurmctld is paused", "head", "docker pause slurmctld", "is paused", started=False),
+    container("slurmd is stopped", "node1", "docker stop --time 5 slurmd", "is exited"),
+    container("slurmd is removed", "node2", "docker rm --force slurmd", "does not exist"),
+)
+
+UPDATES = (
+    container(
+        "slurmctld may use less memory",
+        "head",
+        "docker update --memory 2g --memory-swap 2g slurmctld",
+        "has Memory 2147483648",
+    ),
+    container(
+        "slurmd does not come back by itself",
+        "node1",
+        "docker update --restart no slurmd",
+        "has restart policy no, not unless-stopped",
+    ),
+    container("slurmd may use one processor", "node2", "docker update --cpus 1 slurmd", "has NanoCpus 1000000000"),
+)
+
+REMADE = (
+    remade("slurmctld has a capability more", "head", 'host["CapAdd"] = ["NET_ADMIN"]', "has capabilities NET_ADMIN"),
+    remade("slurmd sees another directory", "node1", 'host["Binds"].append("/srv:/srv:ro")', "has mounts"),
+    remade(
+        "slurmd is of another image", "node2",
+        'config["Image"] = ask("POST", "/commit?container=slurmd&repo=by-hand")["Id"]', "is of another image",
+    ),
+)  # fmt: skip
+
+CONFIGURATION = (
+    Row(
+        "slurm.conf was edited, and slurmctld not told",
+        "head",
+        f"echo '# by hand' >>{CONF}/slurm.conf",
+        {
+            "slurm_conf.files": f"{CONF}/slurm.conf has another text",
+            "slurm_service.configuration": "slurmctld runs with another slurm.conf than the inventory renders",
+        },
+    ),
+    *spoilt("owner", "slurm_conf", f"{CONF}/gres.conf", "head"),
+    *spoilt("mode", "slurm_conf", f"{CONF}/cgroup.conf", "head"),
+    *spoilt("mode", "slurm_conf", CONF, "head"),
+    Row(
+        "slurmd has fetched another file",
+        "node1",
+        f"echo '# by hand' >>{CACHE}/gres.conf",
+        {"slurm_service.configuration": "slurmd runs with another gres.conf than the controller's"},
+    ),
+)
+
+KILLED = (
+    Row(
+        "killed between slurm.conf and its reconfiguration",
+        "head",
+        # As it is recorded, slurmctld was told of other texts than these.
+        "sed -i s/ClusterName/Clustername/ /var/lib/clusterctl/slurm/running.json",
+        {"slurm_service.configuration": "slurmctld was not told of its files as they are now"},
+    ),
+)

@@ -1,0 +1,236 @@
+"""All that a role manages and judges is in a row of the mutation table, or it is said where it is proven."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
+from ansible.template import Templar
+from ansible.vars.manager import VariableManager
+
+from provision import content
+from provision.judge import (
+    base_system,
+    ddp_ready,
+    engine,
+    hardware,
+    images,
+    munge,
+    preflight,
+    road,
+    slurm_conf,
+    slurm_image,
+    slurm_running,
+)
+from provision.model.managed import KINDS
+
+sys.path.insert(0, str(content.ROOT / "tests/lab"))
+from mutation import Row
+from mutations import BATCHES, REFUSED
+
+#: Machines of the lab, as far as the roles' data goes.
+INVENTORY = """
+[slurm_controller]
+head ansible_host=10.0.0.1
+[slurm_compute]
+node1 ansible_host=10.0.0.2
+[all:vars]
+cluster_name=lab
+"""
+
+#: What a machine of the lab has answered.
+ANSWERED = {
+    "os_family": "Debian",
+    "cluster_machine": {
+        "container": True,
+        "engine": {},
+        "memlock": {"login_highest": "unlimited", "service_highest": "unlimited"},
+    },
+}
+
+#: Roles whose rows need a made-up machine, each with its scenario of Molecule.
+MADE_UP = {
+    "nvidia_driver": "nvidia_driver",
+    "nvidia_mig": "nvidia_mig",
+    "cuda_toolkit": "cuda_toolkit",
+    "nvidia_containers": "gpu_containers",
+    "rdma_userspace": "rdma_userspace",
+    "gpudirect_rdma": "gpudirect_rdma",
+}
+
+#: The judges that the other roles have beside their data.
+SUBJECTS = (
+    base_system.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_conf.SUBJECT,
+    slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
+)  # fmt: skip
+
+#: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
+ELSEWHERE = {
+    "tests/unit/test_preflight.py": {
+        # A container has its computer's clock, and may not set it.
+        "a_clock_is_judged_by_what_is_certain": ["base_system.clock", "preflight.clock"],
+        "a_clock_without_a_keeper_is_told": ["base_system.time_service"],
+        # Refused before anything is done, as preflight.hostname.
+        "another_name_than_the_inventorys_is_a_failure_of_what_was_prepared": ["base_system.hostname"],
+        # What no machine of the lab can lose or be.
+        "what_is_wrong_is_named": [
+            "preflight.python", "preflight.system", "preflight.systemd", "preflight.root", "preflight.packages",
+            "preflight.own_name",
+        ],
+        "cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in": ["preflight.cgroup"],
+    },
+    "tests/unit/test_hardware.py": {
+        "another_number_of_cpus_fails_with_both_values": [
+            "hardware.cpus", "hardware.sockets", "hardware.cores_per_socket", "hardware.threads_per_core",
+            "hardware.cgroup_version",
+        ],
+        "gpus_that_a_machine_answers_and_nobody_can_read_are_unknown": ["hardware.gpu_driver"],
+        "a_gpu_with_an_unknown_id_is_unknown_until_its_type_is_declared": ["hardware.gpu_id"],
+        "a_gpu_that_fell_off_the_bus_is_named": ["hardware.gpus_on_bus"],
+    },
+    # Of machines that are not provisioned yet.
+    "tests/lab/test_refusals.py": {
+        "a_package_manager_that_is_busy_is_named": ["preflight.package_lock"],
+        "a_full_disk_on_the_controller_is_found_before_anything_changes": ["preflight.disk_space"],
+    },
+    "tests/lab/test_access.py": {
+        "more_memory_than_the_machine_has_is_refused_and_nothing_is_changed": ["hardware.real_memory"],
+    },
+    # Only a site's own registry asks for one.
+    "tests/unit/test_judge_engine.py": {
+        "a_login_is_compared_by_a_hash_and_the_password_is_in_no_check": ["images.login"],
+    },
+    # What the inventory says, whatever the machine has.
+    "tests/unit/test_slurm.py": {
+        "jobs_count_as_confined_only_where_task_cgroup_is_in_use": ["slurm_conf.confinement"],
+    },
+    # All labs of a computer share this directory, and what is in it.
+    "tests/unit/test_judge_managed.py": {
+        "what_is_not_as_declared_is_named": ["container_images.files /var/cache/clusterctl"],
+    },
+}  # fmt: skip
+
+
+def data_of_roles() -> tuple[DataLoader, dict[str, Any], dict[str, Any]]:
+    """Return defaults and constants of all roles, their templates unresolved, as the action observe reads them."""
+    loader, defaults, constants = DataLoader(), {}, {}
+    for role in ("cluster", *road.ROLES):
+        directory = content.ROOT / "roles" / role
+        add_all_plugin_dirs(str(directory))
+        for part, found in (("defaults", defaults), ("vars", constants)):
+            if (file := directory / part / "main.yml").is_file():
+                found |= loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {}
+    return loader, defaults, constants
+
+
+def managed(role: str, data: dict[str, Any], templar: Templar) -> Iterator[tuple[str, str]]:
+    """Yield check and name of each thing that a role's data names on one machine."""
+    for kind, key in KINDS.items():
+        check = f"{role}.{kind if kind in ('packages', 'services', 'containers') else 'files'}"
+        entries = data.get(kind) or ()
+        for entry in templar.template(entries) if isinstance(entries, str) else entries:
+            if not key:
+                yield check, str(templar.template(entry))
+            elif templar.template(entry.get("when", True)):
+                yield check, str(templar.template(entry[key]))
+
+
+@cache
+def things() -> frozenset[tuple[str, str]]:
+    """Return check and name of all that roles manage on machines of the lab."""
+    init_plugin_loader()
+    loader, defaults, constants = data_of_roles()
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "inventory.ini"
+        file.write_text(INVENTORY)
+        inventory = InventoryManager(loader, sources=[str(file)])
+        variables = VariableManager(loader, inventory)
+        own = {host.name: variables.get_vars(host=host) for host in inventory.get_hosts()}
+    found: set[tuple[str, str]] = set()
+    for told in own.values():
+        known = {"hostvars": own, "ansible_facts": ANSWERED, "cluster_controller_shared": {}}
+        templar = Templar(loader, variables={**defaults, **told, **constants, **known})
+        for role in road.ROLES.keys() - MADE_UP.keys():
+            found.update(managed(role, constants.get(f"__{role}_managed") or {}, templar))
+    return frozenset(found)
+
+
+def judged() -> set[tuple[str, str]]:
+    """Return the ids of what roles' own judges say, each without a thing."""
+    return {(name, "") for subject in SUBJECTS for name in subject.ids}
+
+
+def elsewhere() -> set[str]:
+    """Return what is proven elsewhere."""
+    return {name for claims in ELSEWHERE.values() for names in claims.values() for name in names}
+
+
+def without_a_row(rows: tuple[Row, ...]) -> list[str]:
+    """Return what is in none of these rows, and not said to be proven elsewhere."""
+    wanted = {f"{check} {thing}".rstrip() for check, thing in things() | judged()}
+    shown = {
+        f"{check} {thing}".rstrip()
+        for check, thing in things() | judged()
+        if any(row.is_about(check, thing) for row in rows)
+    }
+    return sorted(wanted - shown - elsewhere())
+
+
+ROWS = (*(row for batch in BATCHES for row in (*batch.verified, *batch.rows)), *REFUSED)
+
+
+def test_whatever_is_managed_or_judged_is_in_a_row() -> None:
+    assert without_a_row(ROWS) == []
+
+
+def test_a_thing_in_no_row_is_named() -> None:
+    less = tuple(row for row in ROWS if not row.is_about("slurm_service.files", "/var/spool/slurmd"))
+
+    assert without_a_row(less) == ["slurm_service.files /var/spool/slurmd"]
+
+
+def test_what_is_proven_elsewhere_is_in_no_row_and_the_test_is_there() -> None:
+    assert elsewhere() <= {f"{check} {thing}".rstrip() for check, thing in things() | judged()}
+    for name in elsewhere():
+        check, _, thing = name.partition(" ")
+        assert not any(row.is_about(check, thing) for row in ROWS), name
+    for file, claims in ELSEWHERE.items():
+        text = (content.ROOT / file).read_text()
+        for claim in claims:
+            assert f"\ndef test_{claim}(" in text, claim
+
+
+def test_the_roles_of_a_made_up_machine_break_something_in_their_scenario() -> None:
+    for role, scenario in MADE_UP.items():
+        text = (content.ROOT / "molecule" / scenario / "side_effect.yml").read_text()
+        assert re.search(rf"expect_red_role: {role}$", text, re.M), role
+
+
+def test_the_proof_of_a_role_is_what_verify_reads() -> None:
+    """So that a row which turns a check of verify red does the same to a role's own proof."""
+    verify = content.playbook("verify").read_text()
+    for role in road.ROLES.keys() - MADE_UP.keys():
+        tasks = yaml.safe_load((content.ROOT / "roles" / role / "tasks/verify.yml").read_text())
+        asked = [task["observe"] for task in tasks if "observe" in task]
+        own = re.search(rf"name: {role}\n +tasks_from: verify\n", verify)
+        assert own or asked == [{"roles": [role], "then": "prove"}], role
+
+
+def test_the_table_is_as_wide_as_it_has_to_be() -> None:
+    checks = [{check for check, _ in row.says} for row in ROWS]
+    files = [row for row, names in zip(ROWS, checks, strict=True) if all(name.endswith(".files") for name in names)]
+    on_others = [row for row in ROWS if any(machine != row.on for _, machine in row.says)]
+
+    assert len(ROWS) >= 60
+    assert len(ROWS) - len(files) >= 25
+    assert len([row for row in on_others if row.on == "head"]) >= 5
+    assert len([row for row in ROWS if row.what.startswith("killed between")]) >= 3
