@@ -45,7 +45,7 @@ test-roles: .venv/.dev ## Render what roles write, run commands through the real
 test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
 	@$(RUN) scripts/timed lab pytest -q -m "not faults and not driver" --durations=25 tests/lab
 
-test-molecule: .venv/.dev engine ## Run each role's Molecule scenario on machines of its own (root)
+test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine (root)
 	@failed=; for scenario in $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml)))); do \
 	  $(RUN) scripts/timed "molecule $$scenario" molecule test -s "$$scenario" --no-command-borders || failed="$$failed $$scenario"; \
 	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }

@@ -51,6 +51,19 @@ def playbook(name: str, *words: str | Path, check: bool = True, **options: Any) 
     return run([BIN / "ansible-playbook", content.playbook(name), *words], check=check, **options)
 
 
+def tasks(
+    inventory: Path | str, hosts: str, role: str, name: str, directory: Path, **variables: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run some tasks of a role on hosts of an inventory, as another role includes them; whether they fail is told."""
+    include = {"name": role, "tasks_from": name}
+    play = {"hosts": hosts, "gather_facts": False, "vars": variables}
+    play["tasks"] = [{"name": name, "ansible.builtin.include_role": include}]
+    file = directory / "tasks.yml"
+    file.write_text(json.dumps([play]), encoding="utf-8")
+    environment = {"ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg")}
+    return run([BIN / "ansible-playbook", "-i", inventory, file], check=False, env=environment)
+
+
 def docker(*words: str, check: bool = True) -> str:
     """Run docker and return what it printed."""
     return run(["docker", *words], check=check).stdout.strip()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,6 +87,42 @@ def test_gpus_are_device_files_and_a_stand_in_that_says_so(small_lab: labs.Lab) 
     assert "SIMULATED" in listed.stderr
     assert devices.splitlines() == [f"/dev/nvidia{n} character special file 195,{n}" for n in (0, 1)]
     assert on_the_controller == "0"
+
+
+def test_a_machine_is_a_machine_to_what_runs_on_it(small_lab: labs.Lab) -> None:
+    for machine in small_lab.machines:
+        told = small_lab.root(machine, "systemctl is-system-running; hostname; docker info --format '{{.Driver}}'")
+
+        assert told.split() == ["running", machine, "overlay2"]
+        # As Debian's installer leaves it.
+        assert re.search(rf"127\.0\.1\.1\s+{machine}", small_lab.root(machine, "cat /etc/hosts"))
+    assert small_lab.root("head", "ls -d /var/cache/clusterctl/lab")
+
+
+def test_a_machine_that_lets_nobody_in_is_missed_by_the_labs_own_proof(small_lab: labs.Lab, tmp_path: Path) -> None:
+    lab = {
+        "lab_machines_name": small_lab.name,
+        "lab_machines_compute": small_lab.nodes,
+        "lab_machines_directory": str(small_lab.directory),
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+    }
+
+    def proof() -> str:
+        return labs.tasks("localhost,", "localhost", "lab_machines", "verify", tmp_path, **lab).stdout
+
+    small_lab.root("node1", "systemctl stop ssh")
+    try:
+        told = proof()
+    finally:
+        small_lab.root("node1", "systemctl start ssh")
+
+    others, all_of_them = (
+        ", ".join(name for name in small_lab.machines if name != "node1"),
+        ", ".join(small_lab.machines),
+    )
+    assert f"lab_machines.login: fail: observed {others}, expected {all_of_them}" in told, told
+    assert "failed=0" in proof()
 
 
 def test_a_machine_cannot_set_the_clock_of_this_computer_or_load_its_modules(small_lab: labs.Lab) -> None:

@@ -60,6 +60,18 @@ def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab
     assert len(recorded) == 2
 
 
+def test_what_was_discovered_is_what_the_machine_has(provisioned_lab: labs.Lab) -> None:
+    for machine in ("node1", "node2"):
+        file = provisioned_lab.directory / "host_vars" / f"{machine}.yml"
+        recorded = {name: int(told) for name, told in re.findall(r"(?m)^(node_\w+): (\d+)", file.read_text())}
+        cpus, memory = provisioned_lab.root(machine, "nproc; sed -n 's/^MemTotal: *//p' /proc/meminfo").split()[:2]
+
+        threads = recorded["node_sockets"] * recorded["node_cores_per_socket"] * recorded["node_threads_per_core"]
+        assert recorded["node_cpus"] == threads == int(cpus)
+        assert 0.96 < recorded["node_real_memory"] / (int(memory) // 1024) < 1
+        assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_munge_can_be_restarted_and_slurms_containers_keep_its_socket(provisioned_lab: labs.Lab) -> None:
     for machine, container in (("head", "slurmctld"), ("node1", "slurmd")):
         provisioned_lab.root(machine, "systemctl restart munge")

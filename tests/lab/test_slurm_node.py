@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import labs
@@ -93,3 +95,25 @@ def test_a_node_that_somebody_else_has_drained_stays_theirs(lab: labs.Lab) -> No
     assert not resumed["changed"]
     assert "DRAIN" in state(lab)[0]
     assert state(lab)[1].startswith("bad fan")
+
+
+def test_another_role_can_have_a_slurmd_made_anew_as_the_controller_declares_it(lab: labs.Lab, tmp_path: Path) -> None:
+    declared = lab.root("node1", "docker inspect --format '{{.Config.Image}} {{.HostConfig.Binds}}' slurmd")
+    lab.root("node1", "docker rm --force slurmd")
+
+    done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
+
+    assert done.returncode == 0, done.stdout
+    found = lab.root("node1", "docker inspect --format '{{.Config.Image}} {{.HostConfig.Binds}}' slurmd")
+    assert found == declared
+
+
+def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: labs.Lab) -> None:
+    # slurmd itself is the question; the driver's files are stand-ins that nothing else sees.
+    inside = ["docker", "exec", "--interactive", "slurmd", "unshare", "--mount", "sh", "-s", "node1"]
+    script = (Path(__file__).parent / "detect-gpus").read_text(encoding="utf-8")
+    told = labs.run(["docker", "exec", "--interactive", lab.container("node1"), *inside], input=script).stdout
+
+    # By the type that the inventory declares, which is a part of the driver's name in another spelling.
+    found = re.findall(r"Gres Name=gpu Type=A40 Count=1 .*File=/dev/nvidia([01])", told)
+    assert sorted(found) == ["0", "1"], told

@@ -113,6 +113,7 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
         broken(provisioned_lab, "head", drain, resume),
         broken(provisioned_lab, "head", down, up),
         broken(provisioned_lab, "head", astray, found_again),
+        broken(provisioned_lab, "node2", "mv /dev/nvidia1 /dev/taken", "mv /dev/taken /dev/nvidia1"),
     ):
         code, document = verified(provisioned_lab, *NO_WAIT)
 
@@ -127,6 +128,7 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     assert told["base_system.names", "head"]["verdict"] == "fail", told["base_system.names", "head"]
     assert "192.0.2.9" in told["base_system.names", "head"]["observed"]
     assert "ddp.result" in found
+    assert "gpu:sim:1" in told["hardware.gres", "node2"]["observed"]
     # What could not be tried for it stands below it, and nothing waited for a job that cannot start.
     assert "slurm.partitions@head" in told["job.run", "node2"]["follows"]
     assert "slurm.partitions@head" in told["ddp.result", "head"]["follows"]
