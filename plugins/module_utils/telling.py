@@ -96,7 +96,7 @@ def listen(argv):
     rest = []
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE)
-        for raw in process.stderr:
+        for raw in process.stderr or ():
             line = raw.decode("utf-8", "replace")
             mark, kind, text = (*line.split(None, 2), "", "", "")[:3]
             if mark == MARK and kind in ("going", "ended"):

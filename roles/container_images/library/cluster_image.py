@@ -122,7 +122,7 @@ class Image(image_recipe.Remembered):
         load = subprocess.Popen(
             ["docker", "import", "-", name], stdin=make.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        make.stdout.close()  # so that mmdebstrap ends where Docker's command does
+        make.stdout.close()  # type: ignore[union-attr] # so that mmdebstrap ends where Docker's command does
         told = telling.tell_of(make.stderr, telling.stages, f"image {self.params['name']}: base of {suite}")
         self.log += [*told.splitlines(), *load.communicate()[0].decode(errors="replace").splitlines()]
         if make.wait() or load.returncode:
