@@ -102,8 +102,9 @@ def checks(seen: Mapping[str, Seen], wants: Wants) -> list[Check]:
     return found
 
 
-#: What a machine says of its own key, beside the controller's: judged before the role acts, and again afterwards.
-MACHINE = Subject("munge", ("key",), fix="clusterctl provision munge")
+#: What a machine says of its own key, beside the controller's: judged before the role acts, and again afterwards. Who
+#: may read it is a check of its own, because mending that restarts nothing.
+MACHINE = Subject("munge", ("key", "key_file"), fix="clusterctl provision munge")
 
 
 def machine_checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -114,27 +115,33 @@ def machine_checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]
     """
     own, mode = facts["munge"], str(wants["mode"])
     if wants["fingerprint"] is None and not wants["controller"]:
-        return [MACHINE.unknown("key", "the controller did not answer, so nothing can be compared with its key")]
-    expected = f"the cluster's key, {mode} munge:munge"
+        return MACHINE.all_unknown("the controller did not answer, so nothing can be compared with its key")
+    expected, right = "the cluster's key", f"{mode} munge:munge"
     if absent := own.get("absent"):
-        return [MACHINE.check("key", False, f"no key: {absent}", expected, cause="never installed, or removed")]
+        missing = MACHINE.check("key", False, f"no key: {absent}", expected, cause="never installed, or removed")
+        return [missing, MACHINE.skip("key_file", "there is none; see munge.key")]
     seen = f"{own.get('mode', '')} {own.get('owner', '')}".strip()
     if not seen or not own.get("fingerprint"):
-        return [MACHINE.unknown("key", "the machine did not say what it has")]
-    problems = []
-    if not wants["controller"] and own["fingerprint"] != wants["fingerprint"]:
-        problems.append("another key than the controller's" if wants["fingerprint"] else "the controller has no key")
-    if seen != f"{mode} munge:munge":
-        problems.append(seen)
+        return MACHINE.all_unknown("the machine did not say what it has")
+    other = not wants["controller"] and own["fingerprint"] != wants["fingerprint"]
+    problem = "another key than the controller's" if wants["fingerprint"] else "the controller has no key"
     return [
         MACHINE.check(
             "key",
-            not problems,
-            "; ".join(problems) or f"the cluster's key, {seen}",
+            not other,
+            problem if other else expected,
             expected,
-            source="the controller's key, compared by a hash with a salt made for this run; munge_key_mode",
+            source="the controller's key, compared by a hash with a salt made for this run",
             cause="somebody changed the key's file by hand, or the controller's was made anew",
-        )
+        ),
+        MACHINE.check(
+            "key_file",
+            seen == right,
+            seen,
+            right,
+            source="munge_key_mode",
+            cause="somebody changed who may read the key's file",
+        ),
     ]
 
 

@@ -92,7 +92,7 @@ SERVICES = (
 
 KEYS = (
     Row(
-        "the key may be read by munge's group", "node1", f"chmod 0440 {KEY}", {"munge.key": "0440 munge:munge"},
+        "the key may be read by munge's group", "node1", f"chmod 0440 {KEY}", {"munge.key_file": "0440 munge:munge"},
     ),
     Row(
         "a node has a key of its own",

@@ -167,22 +167,25 @@ KEY = {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"
 @pytest.mark.parametrize(
     ("own", "wants", "verdict"),
     [
-        (KEY, {"fingerprint": "ab"}, "pass"),
-        (KEY, {"fingerprint": "cd"}, "fail"),
-        (KEY, {"fingerprint": ""}, "fail"),
-        (KEY, {"fingerprint": None}, "unknown"),
-        ({**KEY, "mode": "0444"}, {"fingerprint": "ab"}, "fail"),
-        ({**KEY, "owner": "root:root"}, {"fingerprint": "ab"}, "fail"),
-        ({"salt": "00", "absent": "No such file or directory"}, {"fingerprint": "ab"}, "fail"),
-        (KEY, {"fingerprint": None, "controller": True}, "pass"),
-        ({**KEY, "mode": "0444"}, {"fingerprint": None, "controller": True}, "fail"),
-        ({}, {"fingerprint": "ab"}, "unknown"),
+        (KEY, {"fingerprint": "ab"}, ["pass", "pass"]),
+        (KEY, {"fingerprint": "cd"}, ["fail", "pass"]),
+        (KEY, {"fingerprint": ""}, ["fail", "pass"]),
+        (KEY, {"fingerprint": None}, ["unknown", "unknown"]),
+        ({**KEY, "mode": "0444"}, {"fingerprint": "ab"}, ["pass", "fail"]),
+        ({**KEY, "owner": "root:root"}, {"fingerprint": "ab"}, ["pass", "fail"]),
+        ({"salt": "00", "absent": "No such file or directory"}, {"fingerprint": "ab"}, ["fail", "skip"]),
+        (KEY, {"fingerprint": None, "controller": True}, ["pass", "pass"]),
+        ({**KEY, "mode": "0444"}, {"fingerprint": None, "controller": True}, ["pass", "fail"]),
+        ({}, {"fingerprint": "ab"}, ["unknown", "unknown"]),
     ],
 )
-def test_a_key_is_the_controllers_and_for_munge_alone(own: Any, wants: dict[str, Any], verdict: str) -> None:
+def test_a_key_is_the_controllers_and_its_file_for_munge_alone(
+    own: Any, wants: dict[str, Any], verdict: list[str]
+) -> None:
     checks = munge.machine_checks({"munge": own}, {"controller": False, "mode": "0400", **wants})
 
-    assert [(check.id, check.verdict) for check in checks] == [("munge.key", verdict)]
+    assert [check.id for check in checks] == ["munge.key", "munge.key_file"]
+    assert [str(check.verdict) for check in checks] == verdict
 
 
 def test_what_roles_ask_is_joined() -> None:
