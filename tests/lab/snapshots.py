@@ -18,6 +18,13 @@ _OWN = (
     "/etc/ld.so.cache",
     "/etc/.pwd.lock",
     "/etc/.updated",
+    # What was before a user was changed.
+    "/etc/passwd-",
+    "/etc/shadow-",
+    "/etc/group-",
+    "/etc/gshadow-",
+    "/etc/subuid-",
+    "/etc/subgid-",
 )
 
 #: Files whose content is random by design: mode and owner are compared, the content is not.

@@ -152,9 +152,7 @@ def test_what_is_broken_is_told_and_repaired_alone(provisioned_lab: labs.Lab, ba
     wrong += [f"provision: {line}" for line in done_by_provision(lab, rows, plan)]
 
     for machine, files in on_all(lab, snapshots.files).items():
-        # Of passwd and its like, the tools that change them keep what was before.
-        changed = [path for path in snapshots.difference(whole[machine], files) if not path.endswith("-")]
-        wrong += [f"{path} of {machine} is not as it was" for path in changed]
+        wrong += [f"{path} of {machine} is not as it was" for path in snapshots.difference(whole[machine], files)]
     restarted = {key for row in rows for key in row.started_anew}
     for name, host in sorted(anew(running, on_all(lab, starts)) ^ restarted):
         wrong.append(f"{name} of {host} was {'not ' if (name, host) in restarted else ''}started anew")
