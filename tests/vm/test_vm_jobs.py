@@ -26,7 +26,7 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
     assert (ended["JobState"], ended["ExitCode"]) == ("FAILED", "3:0")
     hours, minutes, rest = map(int, ended["RunTime"].split(":"))
     assert seconds <= hours * 3600 + minutes * 60 + rest < seconds + 60
-    vms.until(lambda: node_lab.node_state("node1") == "idle", 120, "the node is not idle")
+    node_lab.wait_idle("node1", 120)
 
 
 #: What a job is told when it opens a device file: no driver is behind a simulated GPU's number (ENXIO), and what
@@ -75,7 +75,7 @@ def test_two_jobs_side_by_side_have_one_gpu_each(node_lab: vms.VmLab) -> None:
         assert sorted(other.values()) == [NO_DRIVER, FORBIDDEN]
     finally:
         node_lab.root("head", f"scancel {holder}")
-        vms.until(lambda: node_lab.node_state("node1") == "idle", 300, "the node is not idle")
+        node_lab.wait_idle("node1", 300)
 
 
 def test_a_job_may_lock_all_memory(node_lab: vms.VmLab) -> None:

@@ -96,6 +96,13 @@ class VmLab(labs.Lab):
         """Return a node's state in Slurm's words."""
         return self.root("head", f"sinfo --noheader --nodes={node} --format=%T")
 
+    def wait_idle(self, node: str, seconds: float) -> None:
+        """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
+        end = time.monotonic() + seconds
+        while (state := self.node_state(node)) != "idle":
+            assert time.monotonic() < end, self.root("head", f"echo {state}; scontrol show node {node}; squeue")
+            time.sleep(2)
+
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
     """Wait for something that becomes true by itself."""
