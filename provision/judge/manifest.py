@@ -68,11 +68,8 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, munge.SUBJECT),
         (_SLURM, munge.MACHINE),
         (_CONTROLLER, slurm_image.SUBJECT),
-        (_SLURM, road.ROLES["slurm_conf"].subject),
         (_SLURM, slurm_conf.SUBJECT),
-        (_SLURM, road.ROLES["slurm_service"].subject),
         (_SLURM, slurm_running.SUBJECT),
-        (_SLURM, road.ROLES["ddp_validation"].subject),
         (_SLURM, ddp_ready.SUBJECT),
         (_SLURM, slurm_daemons.SUBJECT),
         (_SLURM, slurm.SUBJECT),
@@ -90,7 +87,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
 }
 
 #: What roles leave on machines is judged by their data alone: packages, files, services.
-_MANAGED = tuple((role.groups or _ALL, role.subject) for role in road.ROLES.values() if not role.refuses)
+_MANAGED = tuple((role.groups or _ALL, road.generic(name, role.kinds)) for name, role in road.ROLES.items())
 
 #: What the cluster as a whole owes, whichever machine a check then speaks about: by command.
 OWED_BY_ALL: Mapping[str, Sequence[Subject]] = {"verify": (ddp.SUBJECT, nccl.SUBJECT)}

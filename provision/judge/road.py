@@ -32,27 +32,25 @@ from provision.model.systems import family
 Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
 
 
-#: Of a role that leaves what it leaves to its own judge.
-_NONE = Subject("none", ())
-
-
 @dataclass(frozen=True)
 class Role:
-    """A role on this road: the stage that it belongs to, the generic checks that its data gives, and its own judge.
+    """A role on this road: the stage that it belongs to, its own judge, and the kinds of generic checks of its data.
 
     ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
     are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
-    before anything is changed, so that preflight asks for them too. ``acts_on``: generic checks that say only where to
-    act; verify does not owe them, because it asks for this role's proof by tasks of its own.
+    before anything is changed, so that preflight asks for them too. ``acts_on``: kinds that say only where to act;
+    verify does not owe them, because it asks for this role's proof by tasks of its own. ``fix``: where provisioning the
+    stage is not all that there is to say.
     """
 
     stage: str
-    subject: Subject
     judge: Judge | None = None
+    kinds: tuple[str, ...] = ()
     refuses: bool = False
     groups: tuple[str, ...] = ()
     asked_before: bool = False
-    acts_on: Subject = _NONE
+    acts_on: tuple[str, ...] = ()
+    fix: str = ""
 
 
 def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -66,65 +64,30 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 _SLURM = ("slurm_controller", "slurm_compute")
 _COMPUTE = ("slurm_compute",)
 _GENERIC = ("packages", "files", "services")
-_GPU = "clusterctl provision gpu"
 
 ROLES: Mapping[str, Role] = {
-    "preflight": Role("preflight", _NONE, _can_be_provisioned, refuses=True),
-    "base_system": Role("base", Subject("base_system", _GENERIC, fix="clusterctl provision base"), base_system.checks),
-    "container_engine": Role(
-        "containers",
-        Subject("container_engine", _GENERIC, fix="clusterctl provision containers"),
-        engine.checks,
-        groups=_SLURM,
-    ),
-    "container_images": Role(
-        "containers",
-        Subject("container_images", _GENERIC, fix="clusterctl provision containers"),
-        images.checks,
-        groups=_SLURM,
-    ),
-    "nvidia_driver": Role("gpu", _NONE, gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
-    "nvidia_mig": Role(
-        "gpu", _NONE, gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=Subject("nvidia_mig", ("files",), fix=_GPU)
-    ),
-    "cuda_toolkit": Role(
-        "gpu",
-        _NONE,
-        gpu_stage.toolkits,
-        groups=_COMPUTE,
-        acts_on=Subject("cuda_toolkit", ("packages", "files"), fix=_GPU),
-    ),
-    "nvidia_containers": Role(
-        "gpu", _NONE, gpu_stage.containers, groups=_COMPUTE, acts_on=Subject("nvidia_containers", ("files",), fix=_GPU)
-    ),
-    "rdma_userspace": Role(
-        "rdma",
-        _NONE,
-        gpu_stage.rdma_userspace,
-        groups=_COMPUTE,
-        acts_on=Subject("rdma_userspace", ("packages", "files"), fix="clusterctl provision rdma"),
-    ),
-    "gpudirect_rdma": Role("rdma", _NONE, gpu_stage.gpudirect_rdma, groups=_COMPUTE),
-    "munge": Role(
-        "munge", Subject("munge", _GENERIC, fix="clusterctl provision munge"), munge.machine_checks, groups=_SLURM
-    ),
-    "slurm_image": Role("slurm", Subject("slurm_image", ()), slurm_image.checks, groups=("slurm_controller",)),
-    "slurm_conf": Role(
-        "slurm", Subject("slurm_conf", ("files",), fix=slurm_conf.SUBJECT.fix), slurm_conf.checks, groups=_SLURM
-    ),
-    "slurm_service": Role(
-        "slurm",
-        Subject("slurm_service", ("files", "containers"), fix="clusterctl provision slurm"),
-        slurm_running.checks,
-        groups=_SLURM,
-    ),
-    "ddp_validation": Role(
-        "slurm",
-        Subject("ddp_validation", ("files",), fix="clusterctl provision slurm"),
-        ddp_ready.checks,
-        groups=_SLURM,
-    ),
+    "preflight": Role("preflight", _can_be_provisioned, refuses=True),
+    "base_system": Role("base", base_system.checks, _GENERIC),
+    "container_engine": Role("containers", engine.checks, _GENERIC, groups=_SLURM),
+    "container_images": Role("containers", images.checks, _GENERIC, groups=_SLURM),
+    "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
+    "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=("files",)),
+    "cuda_toolkit": Role("gpu", gpu_stage.toolkits, groups=_COMPUTE, acts_on=("packages", "files")),
+    "nvidia_containers": Role("gpu", gpu_stage.containers, groups=_COMPUTE, acts_on=("files",)),
+    "rdma_userspace": Role("rdma", gpu_stage.rdma_userspace, groups=_COMPUTE, acts_on=("packages", "files")),
+    "gpudirect_rdma": Role("rdma", gpu_stage.gpudirect_rdma, groups=_COMPUTE),
+    "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_SLURM),
+    "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
+    "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_SLURM, fix=slurm_conf.SUBJECT.fix),
+    "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_SLURM),
+    "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_SLURM),
 }
+
+
+def generic(role: str, kinds: tuple[str, ...]) -> Subject:
+    """Return the subject of a role's checks of these kinds; its stage mends what fails."""
+    entry = ROLES[role]
+    return Subject(role, kinds, fix=entry.fix or f"clusterctl provision {entry.stage}")
 
 
 def roles_for(roles: Iterable[str], groups: Collection[str]) -> list[str]:
@@ -136,7 +99,7 @@ def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any
     """Return the checks of one role on one machine. ``own`` is what the role's own judge compares with."""
     entry = ROLES[role]
     state: Mapping[str, Any] = facts.get("state") or {}
-    found = [*managed.checks(entry.subject, wants, state), *managed.checks(entry.acts_on, wants, state)]
+    found = managed.checks(generic(role, (*entry.kinds, *entry.acts_on)), wants, state)
     if entry.judge is not None:
         found += managed.with_restarts(entry.judge(facts, own), wants, state)
     return found
