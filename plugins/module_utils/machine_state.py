@@ -17,6 +17,7 @@ import stat
 import time
 from pathlib import Path
 
+from ansible.module_utils import systemd_units
 from ansible.module_utils.machine_commands import printed
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
@@ -121,21 +122,18 @@ def packages(names, patience=1, run=None):
 def services(names, patience=1, run=None, now=None):
     """Return what systemd says of each service, with ``age``: seconds since it was started. None: it said nothing.
 
-    ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read: at a
-    reload (UnitsLoadTimestamp), or, where there was none, at boot. The clock of both is the kernel's, which is not 0 at
-    the boot of a container.
+    ``loaded_age`` is how long ago systemd last read its units, so that a younger unit file is one it has not read.
     """
     run = run or printed
     if not names:
         return {}
     wanted = [f"--property={','.join(PROPERTIES)}", *(f"{name}.service" for name in names)]
     answer = run(["systemctl", "show", *wanted], 10 * patience)
-    moments = "UnitsLoadTimestampMonotonic,UnitsLoadFinishTimestampMonotonic"
-    loaded = run(["systemctl", "show", f"--property={moments}", "--value"], 10 * patience)
+    loaded = run(["systemctl", "show", systemd_units.READ, "--value"], 10 * patience)
     if not answer or loaded is None:
         return None
     uptime = (now or moment())[1]
-    read = max((int(moment) for moment in loaded.split()), default=0)
+    last = systemd_units.last_read(loaded)
     found = {}
     for name, block in zip(names, answer.strip().split("\n\n")):  # noqa: B905 - Python 3.8
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -147,7 +145,7 @@ def services(names, patience=1, run=None, now=None):
             "enabled": values.get("UnitFileState", ""),
             "reload": values.get("NeedDaemonReload") == "yes",
             "age": round(uptime - entered, 3),
-            "loaded_age": round(uptime - read / 1e6, 3),
+            "loaded_age": round(uptime - last, 3),
         }
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from ansible.module_utils import systemd_units
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -87,11 +88,9 @@ def main():
         return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
     found = properties()
-    # At the last reload, or at boot where there was none.
-    moments = "UnitsLoadTimestampMonotonic,UnitsLoadFinishTimestampMonotonic"
-    loaded = max((int(moment) for moment in systemctl("show", f"--property={moments}", "--value").split()), default=0)
+    loaded = systemd_units.last_read(systemctl("show", systemd_units.READ, "--value"))
     ages = [age_of(path, time.time()) for path in module.params["units"]]
-    if to_reload(found, ages, loaded / 1e6, time.clock_gettime(time.CLOCK_MONOTONIC)):
+    if to_reload(found, ages, loaded, time.clock_gettime(time.CLOCK_MONOTONIC)):
         # Reading unit files again changes nothing that runs.
         systemctl("daemon-reload")
         found = properties()

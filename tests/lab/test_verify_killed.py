@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -47,11 +48,17 @@ def last_verdict(lab: labs.Lab) -> dict[str, object]:
     return found
 
 
+def kill_ansible(run_id: str) -> None:
+    """Kill every process of that run's Ansible. One may end by itself between the look and the signal."""
+    for pid in marked(run_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def is_no_pass(lab: labs.Lab, what: str, results: int) -> None:
     process, record = start(lab, results)
     if what == "Ansible":
-        for pid in marked(record.id):
-            os.kill(pid, signal.SIGKILL)
+        kill_ansible(record.id)
     else:
         process.kill()
     out, _ = process.communicate(timeout=300)
@@ -64,8 +71,7 @@ def is_no_pass(lab: labs.Lab, what: str, results: int) -> None:
     else:
         assert out == ""
         # Ansible without the command that started it would go on asking.
-        for pid in marked(record.id):
-            os.kill(pid, signal.SIGKILL)
+        kill_ansible(record.id)
     kept = last_verdict(lab)
     assert (kept["id"], kept["verdict"]) == (record.id, "unknown")
 
