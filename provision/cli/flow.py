@@ -146,7 +146,7 @@ def play(
             sys.stderr,
             machines=len(opened.hosts),
             verbosity=request.verbosity,
-            expected=last_run(record, _room(lock)),
+            expected=lambda: last_run(record, _room(lock)),
         ) as progress,
     ):
         if command == "provision" and lock == "alone":

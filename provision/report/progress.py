@@ -31,7 +31,8 @@ class Progress:
         stream: where it is written; a bar only where that is a terminal which can draw.
         machines: how many the run has in scope.
         verbosity: 1 names each task, from 2 on Ansible's own output goes by instead.
-        expected: stages and seconds of an earlier run of the same kind; none, and no time left is shown.
+        expected: gives the stages and seconds of an earlier run of the same kind, none where there was none: then no
+            time left is shown. It is asked only where a bar shows it: the answer is in records of some megabytes.
         clock: seconds.
     """
 
@@ -41,14 +42,15 @@ class Progress:
         *,
         machines: int = 0,
         verbosity: int = 0,
-        expected: Sequence[tuple[str, float]] = (),
+        expected: Callable[[], Sequence[tuple[str, float]]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = _Quiet(stream)
         self._clock = clock
         self._verbosity = verbosity
         live = stream.isatty() and os.environ.get("TERM") != "dumb" and verbosity < 2
-        self._going = Going(clock(), machines=machines, expected=expected, live=live, verbosity=verbosity)
+        known = expected() if live else ()
+        self._going = Going(clock(), machines=machines, expected=known, live=live, verbosity=verbosity)
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._bar: Bar | None = self._drawn() if live else None

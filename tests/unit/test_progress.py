@@ -120,3 +120,20 @@ def test_without_a_terminal_nothing_is_imported_for_a_bar() -> None:
     code = "import sys; from provision.cli import flow; print([name for name in sys.modules if name[:4] == 'rich'])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize(("stream", "asked"), [(io.StringIO(), 0), (Terminal(), 1)], ids=["a pipe", "a terminal"])
+def test_only_where_a_bar_shows_it_an_earlier_run_is_read(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, asked: int
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    times: list[str] = []
+
+    def expected() -> list[tuple[str, float]]:
+        times.append("asked")
+        return []
+
+    with Progress(stream, expected=expected):
+        pass
+
+    assert len(times) == asked
