@@ -9,6 +9,7 @@ does not know, ``secure_boot`` where the firmware's variables are not mounted, a
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from ansible.module_utils import machine_commands
@@ -16,6 +17,7 @@ from ansible.module_utils import machine_gpu_bus as on_the_bus
 from ansible.module_utils import machine_gpu_kernel as kernel_side
 from ansible.module_utils import machine_gpu_packages as package_side
 from ansible.module_utils.machine_gpu_users import holders
+from ansible.module_utils.machine_hardware import listed
 
 #: Seconds that a program may take. nvidia-smi hangs where a GPU has fallen off the bus.
 SECONDS, SMI_SECONDS = 60, 30
@@ -43,17 +45,28 @@ def texts(root, paths):
     return found
 
 
-def services(run):
-    """Return the state of the services that a driver brings, those that systemd knows."""
+def services(root, run, boot=None):
+    """Return the state of the services that a driver brings, those that systemd knows.
+
+    ``outdated`` is one that was started before a file was written that changes its unit. ``boot`` is when the kernel's
+    monotonic clock was 0, in seconds since 1970.
+    """
+    boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) if boot is None else boot
     asked = [name + ".service" for name in SERVICES[:2]]
-    _, text = run(["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState", *asked])
+    properties = "Id,LoadState,ActiveState,UnitFileState,ActiveEnterTimestampMonotonic"
+    _, text = run(["systemctl", "show", "--property=" + properties, *asked])
     found = {}
     for block in text.split("\n\n"):
         fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if fields.get("LoadState") == "loaded":
+            active = fields.get("ActiveState") == "active"
+            since = int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+            directory = "etc/systemd/system/" + fields["Id"] + ".d"
+            written = [kernel_side.modified(Path(root, directory, name)) for name in listed(root, directory)]
             found[fields["Id"].rsplit(".", 1)[0]] = {
-                "active": fields.get("ActiveState") == "active",
+                "active": active,
                 "enabled": fields.get("UnitFileState") == "enabled",
+                "outdated": active and since > 0 and max(written, default=0) > boot + since,
             }
     return found
 
@@ -86,7 +99,7 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
     releases = sorted(kernel["headers"], key=kernel_side.release_order) if concerned else []
     module["on_disk"] = kernel_side.modules(root, releases, run)
     there = package_side.libraries(root) if concerned else []
-    known = services(run) if concerned else {}
+    known = services(root, run) if concerned else {}
     held = holders(root) if module["loaded"] else []
     _, dkms = run(["dkms", "status"]) if installed else (None, "")
     manager = next((info for name, info in installed.items() if re.match(r"nvidia-fabric-?manager", name)), None)
@@ -98,7 +111,7 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
         "rdma_adapters": on_the_bus.adapters(on_bus),
         "kernel": kernel,
         "secure_boot": kernel_side.secure_boot(root),
-        "nouveau": kernel_side.nouveau(root, seen),
+        "nouveau": kernel_side.nouveau(root, seen, releases),
         "module": module,
         "library": there[-1] if there else "",
         "libraries": there,

@@ -70,18 +70,39 @@ def loaded_module(root):
     }
 
 
-def nouveau(root, seen):
-    """Return whether nouveau is loaded, which GPUs it holds, and whether it is kept from loading."""
-    lines = []
+def nouveau(root, seen, releases):
+    """Return whether nouveau is loaded, which GPUs it holds, and whether it is kept from loading.
+
+    ``loads_early`` are the kernels whose initial file system was made before the file was written that keeps it away: a
+    copy of that file is in there, and counts at the first moment of a boot.
+    """
+    blacklists = []
     for directory in ("etc/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d", "run/modprobe.d"):
         for name in listed(root, directory):
-            if name.endswith(".conf"):
-                lines += read(root, directory + "/" + name).splitlines()
+            lines = read(root, directory + "/" + name).splitlines() if name.endswith(".conf") else []
+            if any(line.split() == ["blacklist", "nouveau"] for line in lines):
+                blacklists.append(Path(root, directory, name))
+    written = max((modified(path) for path in blacklists), default=0)
     return {
         "loaded": Path(root, "sys/module/nouveau").is_dir(),
         "bound": [gpu["address"] for gpu in seen if gpu["driver"] == "nouveau"],
-        "blacklisted": any(line.split() == ["blacklist", "nouveau"] for line in lines),
+        "blacklisted": bool(blacklists),
+        "loads_early": [release for release in releases if 0 < modified(_initial(root, release)) < written],
     }
+
+
+def modified(path):
+    """Return when a file was written, in seconds since 1970; 0 where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0
+
+
+def _initial(root, release):
+    """Return a kernel's initial file system, by the name that initramfs-tools gives it, else by that of dracut."""
+    image = Path(root, "boot/initrd.img-" + release)
+    return image if image.exists() else Path(root, "boot/initramfs-" + release + ".img")
 
 
 def _has_headers(root, release):

@@ -73,6 +73,7 @@ class Nouveau(_Answer):
     loaded: bool
     bound: Annotated[list[Word], Some]
     blacklisted: bool
+    loads_early: Annotated[list[Word], Some]
 
 
 class FabricManager(_Answer):
@@ -88,6 +89,7 @@ class Service(_Answer):
 
     active: bool
     enabled: bool
+    outdated: bool
 
 
 class Listed(_Answer):

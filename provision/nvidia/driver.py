@@ -20,7 +20,7 @@ from provision.nvidia.driver_state import difference, installed_version
 from provision.nvidia.releases import version as numbers
 
 #: What running jobs do not notice.
-_HARMLESS = ("hold ", "write ", "remove /", "install kernel headers", "install libnvidia-nscq", "start ")
+_HARMLESS = ("hold ", "write ", "remove /", "rebuild ", "install kernel headers", "install libnvidia-nscq", "start ")
 
 
 def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:

@@ -98,6 +98,8 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         if gpu["files"].get(path) != text:
             yield f"write {path}"
     yield from (f"remove {path}" for path in plan.obsolete)
+    if early := [kernel for kernel in plan.kernels if kernel in gpu["nouveau"]["loads_early"]]:
+        yield f"rebuild the initial file system of {', '.join(early)}, which may load nouveau"
     if moving := unheld(gpu, kernels=plan.hold_kernels):
         yield f"hold {', '.join(moving)}"
     missing = unbuilt(gpu, plan.kernels) if found else []
@@ -115,6 +117,9 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         stopped = [name for name in wanted_services if name in gpu["services"] and not gpu["services"][name]["active"]]
         if stopped:
             yield f"start {', '.join(stopped)}"
+        older = [name for name in wanted_services if gpu["services"].get(name, {}).get("outdated")]
+        if older:
+            yield f"restart {', '.join(older)}, older than its unit"
 
 
 def activation(gpu: Mapping[str, Any], flavour: str) -> Activation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -375,3 +376,41 @@ def test_this_computer_can_be_asked() -> None:
 
     assert found["kernel"]["running"]
     assert isinstance(found["gpus"], list)
+
+
+def test_an_initial_file_system_that_is_older_than_the_blacklist_still_loads_nouveau(tmp_path: Path) -> None:
+    tree(
+        tmp_path,
+        {
+            "etc/modprobe.d/ours.conf": "blacklist nouveau\n",
+            "etc/modprobe.d/other.conf": "options kvm nested=1\n",
+            "boot/initrd.img-6.1.0-1": "",
+            "boot/initrd.img-6.1.0-2": "",
+            "boot/initramfs-6.1.0-3.img": "",
+        },
+    )
+    times = {"initrd.img-6.1.0-1": 900, "initrd.img-6.1.0-2": 1100, "initramfs-6.1.0-3.img": 900}
+    for name, moment in times.items():
+        os.utime(tmp_path / "boot" / name, (moment, moment))
+    os.utime(tmp_path / "etc/modprobe.d/ours.conf", (1000, 1000))
+
+    found = kernel.nouveau(tmp_path, [], ["6.1.0-1", "6.1.0-2", "6.1.0-3", "6.1.0-4"])
+
+    assert found["blacklisted"]
+    assert found["loads_early"] == ["6.1.0-1", "6.1.0-3"]
+
+
+@pytest.mark.parametrize(("written", "outdated"), [(1009, False), (1011, True)])
+def test_a_service_that_was_started_before_its_unit_was_changed_is_outdated(
+    tmp_path: Path, written: int, outdated: bool
+) -> None:
+    tree(tmp_path, {"etc/systemd/system/nvidia-persistenced.service.d/ours.conf": "[Service]\n"})
+    os.utime(tmp_path / "etc/systemd/system/nvidia-persistenced.service.d/ours.conf", (written, written))
+    answer = (
+        "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n"
+        "ActiveEnterTimestampMonotonic=10000000\n"
+    )
+
+    found = gpu.services(tmp_path, lambda command: (0, answer), boot=1000)
+
+    assert found == {"nvidia-persistenced": {"active": True, "enabled": True, "outdated": outdated}}

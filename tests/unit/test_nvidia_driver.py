@@ -505,3 +505,27 @@ def test_a_list_of_another_source_is_taken_away(bare: dict[str, Any]) -> None:
     plan = planned(on(bare, "ubuntu2404"), source="distribution")
 
     assert plan.obsolete == (nvidia_driver_packages.LIST,)
+
+
+@pytest.mark.parametrize(
+    ("facts", "pending", "disruptive"),
+    [
+        ({"nouveau": {"loads_early": ["{newest}"]}}, "rebuild the initial file system of {newest}", False),
+        ({"services": {"nvidia-persistenced": {"outdated": True}}}, "restart nvidia-persistenced, older", True),
+    ],
+    ids=["initial file system", "service"],
+)
+def test_what_a_killed_run_left_between_a_file_and_its_effect_is_pending(
+    tmp_path: Path, facts: dict[str, Any], pending: str, disruptive: bool
+) -> None:
+    machine, case = driver_machines.machine("healthy_h100x8", tmp_path)
+    newest = machine["gpu"]["kernel"]["newest"]
+    for part, values in facts.items():
+        for name, value in values.items():
+            here = machine["gpu"][part]
+            here[name] = here[name] | value if isinstance(value, dict) else [newest]
+
+    plan = nvidia_driver.plan(machine, driver_machines.wants(case))
+
+    assert [line.startswith(pending.format(newest=newest)) for line in plan.pending] == [True], plan.pending
+    assert plan.disruptive is disruptive
