@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,15 @@ SUBJECT = Subject("munge", ("key_mode", "same_key", "round_trip", "clock"), fix=
 #: Up to this many machines each one decodes the credentials of all others; beyond it, of its two neighbours and the
 #: controller, so that the work grows with the machines and not with their square.
 ALL_PAIRS = 16
+
+#: What munge prints for an empty payload: some 130 characters. All other machines are given it to decode.
+_CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,1000}:")
+
+
+def credential_in(proof: Any) -> str:
+    """Return the credential in a machine's answer, empty where it holds none: others are handed nothing else."""
+    found = mapping(proof).get("credential")
+    return found if isinstance(found, str) and _CREDENTIAL.fullmatch(found) else ""
 
 
 @dataclass(frozen=True)
@@ -37,12 +47,13 @@ class Seen:
         """Read the results of the role's questions; what is missing or of another shape is an empty answer."""
         proof, answers = mapping(proof), mapping(mapping(decoded).get("decoded"))
         key = mapping(proof.get("key"))
+        strange = "what it printed is no credential" if proof.get("credential") and not credential_in(proof) else ""
         return cls(
             mode=line(key.get("mode")),
             owner=line(key.get("owner")),
             fingerprint=line(key.get("fingerprint")),
-            problem=line(key.get("absent")) or line(proof.get("error")) or line(proof.get("msg")),
-            encoded=isinstance(proof.get("credential"), str) and bool(proof["credential"]),
+            problem=line(key.get("absent")) or line(proof.get("error")) or line(proof.get("msg")) or strange,
+            encoded=bool(credential_in(proof)),
             decoded={str(host): line(mapping(one).get("status")) for host, one in answers.items()},
             clock=Offset.of(mapping(clock).get("clock_offset")),
         )

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from machines import plugin
 
 from provision.judge import munge
 from provision.judge.munge import ALL_PAIRS, Seen, Wants, peers
 from provision.model.checks import Check
+
+munge_filter = plugin("roles/munge/filter_plugins/munge.py")
 
 HOSTS = ["head", "node1", "node2"]
 KEY = "a" * 64
@@ -19,7 +22,7 @@ ODD = "b" * 64
 def proof(**changes: Any) -> dict[str, Any]:
     """What a healthy machine answers to the first question."""
     key = {"mode": "0400", "owner": "munge:munge", "fingerprint": KEY} | changes.pop("key", {})
-    return {"key": key, "credential": "MUNGE:x", "error": "", **changes}
+    return {"key": key, "credential": "MUNGE:x:", "error": "", **changes}
 
 
 def decoded(*hosts: str, **refused: str) -> dict[str, Any]:
@@ -169,6 +172,22 @@ def test_the_bad_one_of_many_is_found_although_each_asks_only_its_neighbours() -
         seen[host] = Seen.from_results(proof(), answers, clock())
 
     assert bad(seen, "round_trip") == {"node30": "fail"}
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["MUNGE:" + "A" * 5_000_000 + ":", "MUNGE:x:\nMUNGE:y:", "MUNGE::", "x", "{{ 1 }}", "MUNGE:\x1b[2J:", ["MUNGE:x:"], 7],
+)
+def test_what_is_no_credential_is_given_to_no_other_machine_and_fails_on_its_own(printed: Any) -> None:
+    answers = [proof(), proof(credential=printed), proof()]
+    seen = healthy()
+    seen["node1"] = Seen.from_results(answers[1], decoded("head", "node2"), clock())
+    for host in ("head", "node2"):
+        seen[host] = Seen.from_results(proof(), decoded(*(one for one in others(host) if one != "node1")), clock())
+
+    assert munge_filter.munge_credentials(answers, HOSTS) == {"head": "MUNGE:x:", "node2": "MUNGE:x:"}
+    assert bad(seen, "round_trip") == {"node1": "fail"}
+    assert "is no credential" in judged(seen)["node1", "round_trip"].observed
 
 
 def test_a_machine_alone_decodes_its_own_credential_and_skips_the_clock() -> None:

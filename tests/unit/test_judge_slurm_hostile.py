@@ -130,7 +130,7 @@ def test_the_checksums_of_a_liar_are_only_its_own() -> None:
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("key", ["key", "credential", "error", "msg", "decoded", "clock_offset"])
 def test_munges_answers_of_any_shape_accuse_only_their_machine(key: str, value: Any) -> None:
-    fine = {"key": {"mode": "0400", "owner": "munge:munge", "fingerprint": "a"}, "credential": "MUNGE:x"}
+    fine = {"key": {"mode": "0400", "owner": "munge:munge", "fingerprint": "a"}, "credential": "MUNGE:x:"}
     clock = {"clock_offset": {"low": 0, "high": 0.1}}
     hosts = ["head", "node1", "node2", "node3"]
     seen = {

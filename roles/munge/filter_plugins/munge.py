@@ -14,11 +14,8 @@ def munge_peers(hosts, me, controller):
 
 def munge_credentials(proofs, hosts):
     """Return {host: credential} of those that made one; ``proofs`` are the results of that, in the hosts' order."""
-    pairs = [
-        (str(host), proof.get("credential") if isinstance(proof, dict) else "")
-        for host, proof in zip(hosts, proofs, strict=True)
-    ]
-    return {host: credential for host, credential in pairs if credential and isinstance(credential, str)}
+    pairs = zip(hosts, map(munge.credential_in, proofs), strict=True)
+    return {str(host): credential for host, credential in pairs if credential}
 
 
 def munge_checks(proofs, decoded, clocks, hosts, wants):
