@@ -22,26 +22,39 @@ class GoneError(Exception):
 
 
 class Line:
-    """Messages over one connection, a line of JSON each."""
+    """Messages over one connection, a line of JSON each; all of them ``within`` so many seconds."""
 
     def __init__(self, connection):
-        self.connection = connection
-        self.stream = connection.makefile("rw", encoding="utf-8", newline="\n")
+        self.connection, self.text, self.end = connection, b"", None
+
+    def within(self, seconds):
+        self.end = time.monotonic() + seconds
 
     def send(self, **message):
         try:
-            self.stream.write(json.dumps(message) + "\n")
-            self.stream.flush()
+            self.connection.settimeout(10)
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
         except (OSError, ValueError) as error:
             raise GoneError(f"the other machine is gone: {error}") from None
 
     def receive(self, seconds):
-        self.connection.settimeout(seconds)
+        """Return the next message. It is waited for as a whole, since each byte of it can be late."""
+        end = time.monotonic() + seconds
+        end = end if self.end is None else min(end, self.end)
         try:
-            text = self.stream.readline(4096)
-            if not text:
-                raise GoneError("the other machine has ended in the middle of it")
-            message = json.loads(text)
+            while b"\n" not in self.text[:4096]:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise GoneError("the other machine says nothing: timed out")
+                if len(self.text) >= 4096:
+                    raise GoneError("the other machine says too much")
+                self.connection.settimeout(left)
+                chunk = self.connection.recv(4096)
+                if not chunk:
+                    raise GoneError("the other machine has ended in the middle of it")
+                self.text += chunk
+            line, _, self.text = self.text.partition(b"\n")
+            message = json.loads(line.decode("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise GoneError(f"the other machine says nothing: {error}") from None
         if not isinstance(message, dict):
@@ -128,6 +141,8 @@ class Agent:
             line = self.door.wait(step["peer"], step["round"], 5)
             if line:
                 return line
+            if time.monotonic() - self.begun > step["by"]:
+                raise GoneError(f"it is there, and did not come for its transfers in {step['by']} s")
             # It may be busy with an earlier step, or not be there at all.
             probe = self.call(step)
             try:
@@ -143,6 +158,7 @@ class Agent:
                 except GoneError as error:
                     self.note(step, {}, "meet", {"problem": str(error)})
                     continue
+                line.within(step["within"])
                 try:
                     (self.serve if step["serves"] else self.lead)(step, line)
                 except GoneError as error:

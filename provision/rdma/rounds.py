@@ -129,6 +129,20 @@ def schedule(
     return steps
 
 
+def bound(steps: Mapping[str, Sequence[dict[str, Any]]], patience: int, timeout: int) -> int:
+    """Set in each step how many seconds it may take (``within``), and until when after a machine's begin it waits for
+    the other side (``by``): by then that one has begun and is through with the rounds before. Return when all have
+    ended, whoever hangs.
+    """
+    longest: dict[int, int] = {}
+    for step in (step for mine in steps.values() for step in mine):
+        step["within"] = _tests(step) * (timeout + 10) + 30
+        longest[step["round"]] = max(step["within"], longest.get(step["round"], 0))
+    for step in (step for mine in steps.values() for step in mine):
+        step["by"] = patience + sum(longest[earlier] for earlier in range(step["round"]))
+    return patience + 60 + sum(longest.values())
+
+
 def plan(
     found: Mapping[str, Mapping[str, Any]],
     addresses: Mapping[str, str],
@@ -150,7 +164,6 @@ def plan(
         sampled=int(settings["sampled"]),
         seed=int(settings["seed"]),
     )
-    longest = max((sum(_tests(step) for step in mine) for mine in steps.values()), default=0)
     able = len(steps)
     patience = int(settings["begin"]) + able // 2
     tried, possible = sum(len(mine) for mine in steps.values()) // 2, able * (able - 1) // 2
@@ -159,7 +172,7 @@ def plan(
         "addresses": dict(addresses),
         "unused": {name: list(ports) for name, ports in unused.items()},
         "patience": patience,
-        "limit": patience + 60 + longest * (int(settings["timeout"]) + 10),
+        "limit": bound(steps, patience, int(settings["timeout"])),
         "pairs": "" if tried == possible else f"; {tried} of {possible} pairs, other ones every day",
     }
 

@@ -176,7 +176,16 @@ def test_the_bad_one_of_many_is_found_although_each_asks_only_its_neighbours() -
 
 @pytest.mark.parametrize(
     "printed",
-    ["MUNGE:" + "A" * 5_000_000 + ":", "MUNGE:x:\nMUNGE:y:", "MUNGE::", "x", "{{ 1 }}", "MUNGE:\x1b[2J:", ["MUNGE:x:"], 7],
+    [
+        "MUNGE:" + "A" * 5_000_000 + ":",
+        "MUNGE:x:\nMUNGE:y:",
+        "MUNGE::",
+        "x",
+        "{{ 1 }}",
+        "MUNGE:\x1b[2J:",
+        ["MUNGE:x:"],
+        7,
+    ],
 )
 def test_what_is_no_credential_is_given_to_no_other_machine_and_fails_on_its_own(printed: Any) -> None:
     answers = [proof(), proof(credential=printed), proof()]

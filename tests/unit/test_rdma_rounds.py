@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from machines import plugin
 
-from provision.rdma.rounds import Rail, matched, plan, rails_of, rounds, schedule
+from provision.rdma.rounds import Rail, bound, matched, plan, rails_of, rounds, schedule
 
 ONE = {"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 400.0}]}
 
@@ -49,6 +49,18 @@ def test_many_machines_meet_their_neighbours_and_some_others(count: int) -> None
 def test_another_seed_chooses_others() -> None:
     assert set(pairs(100, seed=1)) != set(pairs(100, seed=2))
     assert pairs(100, seed=1) == pairs(100, seed=1)
+
+
+def test_a_machine_is_waited_for_until_it_must_be_through_with_the_rounds_before() -> None:
+    rails = {name: [Rail("mlx5_0", 1, 400.0, software=False)] for name in names(4)}
+    steps = schedule(rails, dict.fromkeys(rails, "10.0.0.1"))
+
+    limit = bound(steps, 100, 30)
+
+    # All measure in the first round: four tests of 40 s and 30 to agree; two tests in each of the others.
+    times = [[(step["by"], step["within"]) for step in mine] for mine in steps.values()]
+    assert times == [[(100, 190), (290, 110), (400, 110)]] * 4
+    assert limit == 100 + 60 + 190 + 110 + 110
 
 
 def test_one_machine_has_nobody() -> None:
@@ -136,7 +148,7 @@ def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_di
     assert (group["ports"], group["link_layer"], group["width"]) == (1, "Ethernet", "1X")
     assert sorted(plan["steps"]) == ["node1", "node2"]
     assert plan["steps"]["node1"][0]["address"] == "10.0.0.2"
-    assert (plan["patience"], plan["limit"]) == (121, 121 + 60 + 4 * 40)
+    assert (plan["patience"], plan["limit"]) == (121, 121 + 60 + 4 * 40 + 30)
     assert (plan["pairs"], plan["token"]) == ("", "x")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -19,7 +20,8 @@ from provision.judge.rdma_transfers import checks as of_module
 from provision.judge.rdma_transfers import judged as checks
 from provision.model.checks import Check
 from provision.rdma.perftest import carried, gigabits
-from provision.rdma.rounds import Rail, schedule
+from provision.rdma.rounds import Rail, bound
+from provision.rdma.rounds import schedule as scheduled
 
 tool = plugin("plugins/module_utils/rdma_tools.py", "ansible.module_utils.rdma_tools")
 agent = plugin("plugins/module_utils/rdma_agent.py", "ansible.module_utils.rdma_agent")
@@ -90,6 +92,13 @@ def run(everyone: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         thread.join(90)
     assert not any(thread.is_alive() for thread in threads)
     return results
+
+
+def schedule(*given: Any, patience: int = 20) -> dict[str, list[dict[str, Any]]]:
+    """Return the steps as the plan has them."""
+    steps = scheduled(*given)
+    bound(steps, patience, 10)
+    return steps
 
 
 def rails(*names: str) -> dict[str, list[Rail]]:
@@ -204,6 +213,44 @@ def test_a_machine_that_says_anything_spoils_its_own_step_and_no_other(
 
     assert not thread.is_alive()
     assert {(one["peer"], bool(one["problem"])) for one in results} == {(other, True)}
+
+
+#: A machine that never comes, and one that comes and says a byte now and then, each for as long as anybody listens.
+DRAG = [b"", b"{"]
+
+
+@pytest.mark.parametrize("said", DRAG, ids=["never comes", "says a byte a second"])
+def test_a_machine_that_is_there_for_ever_costs_its_own_step_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, said: bytes
+) -> None:
+    tools(tmp_path, monkeypatch)
+    steps = schedule(rails("node1", "node2"), HOSTS, patience=1)
+    me, other = sorted(steps, key=lambda name: not steps[name][0]["serves"])
+    steps[me][0] |= {"by": 2, "within": 3}
+    honest = agent.Agent(settings(port, me, steps[me], patience=2))
+    thread = threading.Thread(target=honest.run)
+    theirs = agent.Door(HOSTS[other], port, "secret")  # says that it is alive, whenever it is asked
+    begun = time.monotonic()
+    thread.start()
+    if said:
+        line = agent.Line(socket.create_connection((HOSTS[me], port), 5))
+        line.send(token="secret", name=other, round=0)
+        while thread.is_alive() and time.monotonic() - begun < 20:
+            time.sleep(1)
+            with contextlib.suppress(OSError):
+                line.connection.sendall(said)
+    thread.join(20)
+    took = time.monotonic() - begun
+    theirs.close()
+
+    assert not thread.is_alive()
+    assert took < 15
+    (lost,) = honest.results
+    assert lost["peer"] == other
+    assert lost["problem"] in (
+        "it is there, and did not come for its transfers in 2 s",
+        "the other machine says nothing: timed out",
+    )
 
 
 @pytest.mark.parametrize("address", [None, "", "-v", "10.0.0.1; id", ["10.0.0.1"], {"a": 1}])
