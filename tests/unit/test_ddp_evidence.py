@@ -106,6 +106,23 @@ def test_a_result_counts_only_from_rank_0s_node() -> None:
     assert judged["identity"]["verdict"] == "unknown"
 
 
+def test_a_record_of_another_run_is_none_of_this_one() -> None:
+    judged = checks(spoiled(records=[record(2), record(3, run_id="r0")]))
+
+    assert judged["result"]["verdict"] == "fail"
+    assert "1 of 2 ranks left a record" in judged["result"]["cause"]
+
+
+def test_a_result_of_another_run_is_none_of_this_one() -> None:
+    found = evidence()
+    found["nodes"]["node1"]["result"]["run_id"] = "r0"
+
+    judged = checks(found)
+
+    assert judged["result"]["verdict"] == "fail"
+    assert judged["identity"]["verdict"] == "unknown"
+
+
 def test_a_second_result_changes_nothing_but_accuses_its_author() -> None:
     found = evidence()
     result = found["nodes"]["node1"]["result"]
