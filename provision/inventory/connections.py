@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError
-from provision.inventory.loader import Inventory
+from provision.inventory.loader import Inventory, cluster_hosts
 from provision.inventory.where import written
 from provision.model.cluster import whole
 
@@ -51,6 +51,9 @@ _SOCKETS = ("ansible_control_path", "ansible_control_path_dir")
 _PORTS = ("ansible_port", "ansible_ssh_port", "ansible_paramiko_port")
 _PROGRAMS = ("ansible_ssh_executable", "ansible_sftp_executable", "ansible_scp_executable", "ansible_sshpass_prompt")
 
+#: What Ansible takes for no.
+_NO = {"false", "no", "0", "off", "n", "f", "0.0"}
+
 #: What ``-e`` may not set: everything that says where a connection goes, and how.
 _REDIRECTS = re.compile(
     r"ansible_(connection|host|port|user|password|private_key(_.*)?|host_key_checking|timeout|pipelining|remote_addr|"
@@ -63,8 +66,10 @@ def require_safe(inventory: Inventory) -> None:
     """Refuse variables of an inventory that weaken a connection.
 
     Raises:
-        ClusterctlError: host keys would not be checked, the agent would be handed over, or a port is none.
+        ClusterctlError: host keys would not be checked, the agent would be handed over, a port is none, or several
+            machines would be this computer.
     """
+    _require_one_here(inventory)
     found: dict[tuple[str, str, str], list[str]] = {}
     for host, variables in inventory.hostvars.items():
         for name in (*_ARGUMENTS, *_CHECKING, *_PORTS, *_PROGRAMS, *_SOCKETS, "ansible_ssh_args"):
@@ -73,6 +78,25 @@ def require_safe(inventory: Inventory) -> None:
     for (name, reason, fix), hosts in found.items():
         place = f" ({spot})" if (spot := written(inventory.path, name)) else ""
         raise ClusterctlError(f"{hostlist.fold(hosts)}: {name} {reason}{place}", fix=fix)
+
+
+def _require_one_here(inventory: Inventory) -> None:
+    """Refuse an inventory by which several machines are the control node, changed by root once for each of them.
+
+    One can be: clusterctl runs on the controller of many a cluster. Without root nothing of this computer is changed.
+    """
+    here = [host for host in cluster_hosts(inventory) if _is_here(inventory.hostvars[host])]
+    if len(here) > 1:
+        place = f" ({spot})" if (spot := written(inventory.path, "ansible_connection")) else ""
+        raise ClusterctlError(
+            f"{hostlist.fold(here)}: by ansible_connection=local each of these machines is this computer{place}",
+            fix="write ansible_connection=local on the line of the one machine that clusterctl runs on",
+        )
+
+
+def _is_here(variables: Mapping[str, Any]) -> bool:
+    connection = str(variables.get("ansible_connection", "")).rpartition(".")[2]
+    return connection == "local" and str(variables.get("ansible_become", True)).lower() not in _NO
 
 
 def weakness(name: str, value: Any) -> tuple[str, str] | None:

@@ -125,6 +125,33 @@ def test_a_sites_own_way_to_its_machines_works(site: Path, value: str) -> None:
     require_safe(loaded(site, ansible_ssh_common_args=value, ansible_port="22", ansible_host_key_checking=True))
 
 
+@pytest.mark.parametrize("connection", ["local", "ansible.builtin.local", "ansible.legacy.local"])
+def test_an_inventory_by_which_all_machines_are_this_computer_is_refused(site: Path, connection: str) -> None:
+    site.write_text(INVENTORY + f"ansible_connection={connection}\n")
+
+    told = refusal("provision", str(site))
+
+    assert f"node[1-2],head: by ansible_connection=local each of these machines is this computer ({site}, line" in told
+    assert not (site.parent / ".clusterctl").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Run on the controller itself; by nobody who could change a thing; machines that are none of the cluster's.
+        INVENTORY.replace("head ", "head ansible_connection=local "),
+        INVENTORY + "ansible_connection=local\nansible_become=no\n",
+        INVENTORY.replace("head ", "head ansible_connection=local ") + "[web]\nweb1 ansible_connection=local\n",
+    ],
+)
+def test_one_machine_can_be_this_computer(site: Path, text: str) -> None:
+    site.write_text(text)
+
+    result = call("check", str(site))
+
+    assert result.exit_code == 0, result.output
+
+
 REDIRECTED = [
     "ansible_connection=local",
     "a=1 ansible_host=10.0.0.9",
