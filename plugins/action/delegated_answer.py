@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the machine that the task is delegated to; that it cannot be reached is an answer: ``unreached`` says why.
 
+``module`` is run with ``options``; what it returns is returned, a failure too. Under the name that ``fact`` gives, its
+words are a fact of the machine that was asked, with C(delegate_facts): whoever needs them reads them there.
+
 Why not C(delegate_to) alone: Ansible takes a delegated task that reaches nobody for a failure of the machine that
-it was about, and with ``run_once`` takes every machine out of the play; so does one that is out of time, before
+asks, and a play of one machine, as the one that asks is, then ends the run; so does one that is out of time, before
 ``failed_when`` is looked at. What a verification asks the controller for must cost the nodes neither. A machine
 that was silent is not asked again in the same run: each question would wait as long as the first. Nor is one that
 could not be reached before the run, and is no part of it (``clusterctl_left_out``).
@@ -21,12 +24,15 @@ try:
 except ImportError:
     TaskTimeoutError = None
 
-#: The fact of the machines that ask: who was silent in this run, and why.
+#: The fact of the machine that is asked: that it was silent in this run, and why.
 _FACT = "cluster_unreached"
+
+#: What becomes a fact of an answer.
+_WORDS = ("stdout", "stderr", "msg", "unreached")
 
 
 class ActionModule(ActionBase):
-    """``delegated_answer``: ``module`` is run with ``options``; what it returns is returned, a failure too."""
+    """``delegated_answer``: see the module's docstring."""
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -35,22 +41,25 @@ class ActionModule(ActionBase):
                 f"ansible-core {__version__} ends a task that is out of time in a way that clusterctl does not know: a "
                 "silent controller would take the nodes with it. Fix: install ansible-core 2.19, by 'ansible>=12,<13'"
             )
-        args = self._task.args
-        if set(args) - {"module", "options"} or "module" not in args:
-            raise AnsibleActionFail("delegated_answer takes a module and its options")
-        asked = str(self._task.delegate_to or "")
-        known = dict((task_vars.get("ansible_facts") or {}).get(_FACT) or {})
-        if asked in known:
-            return {**result, "unreached": known[asked]}
+        args, asked = self._task.args, str(self._task.delegate_to or "")
+        if set(args) - {"module", "options", "fact"} or "module" not in args or not asked:
+            raise AnsibleActionFail("delegated_answer takes a module, its options and a fact's name, and is delegated")
+        known = task_vars["ansible_delegated_vars"][asked].get("ansible_facts") or {}
+        facts = {}
         if asked in (task_vars.get("clusterctl_left_out") or ()):
-            return {**result, "unreached": f"{asked} could not be reached before the run"}
-        try:
-            return {
-                **result,
-                **self._execute_module(args["module"], dict(args.get("options") or {}), task_vars=task_vars),
-            }
-        except AnsibleConnectionFailure as error:
-            why = str(error)
-        except TaskTimeoutError as error:
-            why = f"it did not answer within {error.timeout} s"
-        return {**result, "unreached": why, "ansible_facts": {_FACT: {**known, asked: why}}}
+            result["unreached"] = f"{asked} could not be reached before the run"
+        elif known.get(_FACT):
+            result["unreached"] = str(known[_FACT])
+        else:
+            try:
+                result.update(
+                    self._execute_module(args["module"], dict(args.get("options") or {}), task_vars=task_vars)
+                )
+            except AnsibleConnectionFailure as error:
+                result["unreached"] = facts[_FACT] = str(error)
+            except TaskTimeoutError as error:
+                result["unreached"] = facts[_FACT] = f"it did not answer within {error.timeout} s"
+        if fact := args.get("fact"):
+            facts[str(fact)] = {word: str(result[word]) for word in _WORDS if word in result}
+        # Ours alone: what the machine calls a fact is none.
+        return {**result, "ansible_facts": facts}

@@ -27,11 +27,15 @@ class ActionModule(ActionBase):
         before = time.time()
         answer = self._execute_module(task_vars=task_vars)
         after = time.time()
+        facts = result.setdefault("ansible_facts", {})
         if self._discovered_interpreter_key:
             # Not from the answer: it says which program runs on this machine from now on.
-            result["ansible_facts"] = {self._discovered_interpreter_key: self._discovered_interpreter}
+            facts[self._discovered_interpreter_key] = self._discovered_interpreter
         try:
             machine = answered(answer, self._task.args.get("gather") or (), before, after)
         except ValueError as error:
             return {**result, "failed": True, "msg": str(error)}
+        if "rdma" in machine:
+            # The proof of training is compared with it, whichever role has asked.
+            facts["cluster_rdma"] = machine["rdma"]
         return {**result, "changed": False, "machine": dict(machine)}

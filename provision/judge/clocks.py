@@ -33,6 +33,26 @@ class Offset:
         """Return the least by which the machine can be ahead (behind: negative) of a time; 0 where it may agree."""
         return self.low - of if self.low > of else self.high - of if self.high < of else 0.0
 
+    def apart(self, other: Offset) -> float:
+        """Return the least by which this clock can be ahead of (negative: behind) the other; 0 where they may agree."""
+        low, high = self.low - other.high, self.high - other.low
+        return low if low > 0 else high if high < 0 else 0.0
+
+
+def between(clock: Any, before: float, after: float) -> dict[str, float] | None:
+    """Return the bounds of an offset, as :meth:`Offset.of` reads them; None where the machine told no time.
+
+    ``clock`` is what the machine's clock showed when it was asked: ``begun`` and ``ended``, seconds since 1970, between
+    the control node's ``before`` and ``after``. The first is not earlier than ``before``, the second not later than
+    ``after``, so that the offset lies between the differences, whatever the connection costs.
+    """
+    told = [clock.get(key) if isinstance(clock, Mapping) else None for key in ("begun", "ended")]
+    begun, ended = (time if isinstance(time, (int, float)) and abs(time) <= _MOST else None for time in told)
+    if begun is None or ended is None:
+        return None
+    low, high = sorted((ended - after, begun - before))
+    return {"low": round(low, 3), "high": round(high, 3)}
+
 
 @dataclass(frozen=True)
 class Consensus:

@@ -93,6 +93,17 @@ def peers(hosts: Sequence[str], me: str, controller: str) -> tuple[str, ...]:
     return tuple(host for host in others if host in near)
 
 
+def hung(proof: Any) -> bool:
+    """Tell whether a machine said that its munged does not answer: it is asked nothing else."""
+    return mapping(proof).get("hung") is True
+
+
+def credentials(proofs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the credential of each machine that made one, by host; ``proofs`` are the machines' first answers."""
+    made = {host: credential_in(proof) for host, proof in proofs.items()}
+    return {host: credential for host, credential in made.items() if credential}
+
+
 def checks(seen: Mapping[str, Seen], wants: Wants) -> list[Check]:
     """Return the checks of all machines, each with its host: who is odd shows only beside the others."""
     asked = {host: peers(list(seen), host, wants.controller) for host in seen}
@@ -267,7 +278,7 @@ def _clock(host: str, offsets: Mapping[str, Offset], agreed: Consensus | None, w
         off, against = own.ahead(agreed.offset), f"{agreed.agree} of {agreed.measured} machines"
         cause = f"time is not synchronised on {host}"
     else:
-        away = {name: _apart(own, other) for name, other in offsets.items() if name != host}
+        away = {name: own.apart(other) for name, other in offsets.items() if name != host}
         other = max(away, key=lambda name: abs(away[name]))
         off, against = away[other], other
         cause = f"time is not synchronised on {host} or on {other}; with no majority nobody can say which"
@@ -284,9 +295,3 @@ def _clock(host: str, offsets: Mapping[str, Offset], agreed: Consensus | None, w
         cause=cause,
         fix="timedatectl timesync-status on the machine; then clusterctl provision base",
     )
-
-
-def _apart(one: Offset, other: Offset) -> float:
-    """Return the least by which one clock can be ahead of (negative: behind) the other; 0 where they may agree."""
-    low, high = one.low - other.high, one.high - other.low
-    return low if low > 0 else high if high < 0 else 0.0

@@ -1,4 +1,4 @@
-"""A controller that cannot be reached, as the roles meet it who delegate their questions to it: no node pays for it."""
+"""A controller that cannot be reached, as plays meet it in which one machine asks it for all: no node pays for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_runs import INVENTORY, run, write_playbook
 
+from provision import content
 from provision.events.fold import RunReport
 from provision.judge import gpus, jobs, manifest, munge, slurm, slurm_daemons
 
@@ -28,22 +30,19 @@ def away() -> Iterator[str]:
 
 
 def asked(directory: Path, inventory: str, tasks: str) -> RunReport:
-    """Run tasks on the nodes alone, as is done where the probe could not enter the controller."""
-    report, _ = run(write_playbook(directory / "ask.yml", tasks), text=inventory, limit=NODES)
+    """Run tasks on the one machine that asks the controller, which is no part of the run."""
+    report, _ = run(write_playbook(directory / "ask.yml", tasks, hosts="node1"), text=inventory, limit=NODES)
     return report
 
 
-def role(name: str, part: str) -> str:
-    return (
-        f"- ansible.builtin.import_role: {json.dumps({'name': name, 'tasks_from': part})}\n"
-        "  vars: {cluster_check_collect: true}\n"
-    )
-
-
 def test_every_node_is_judged_and_none_is_called_unreachable_for_it(tmp_path: Path, away: str) -> None:
-    tasks = role("munge", "verify") + role("slurm_service", "verify") + role("slurm_service", "verify_jobs")
+    # Those of verify that need the controller: neither the observation, nor what looks at hardware, nor the verdict.
+    plays = [play for play in yaml.safe_load(content.playbook("verify").read_text()) if "hosts" in play]
+    others = {"Verify the hardware of the compute nodes", "Tell whether all of it passed"}
+    book = tmp_path / "verify.yml"
+    book.write_text(yaml.safe_dump([play for play in plays if play["name"] not in others]))
 
-    report = asked(tmp_path, away, tasks + role("ddp_validation", "verify"))
+    report, _ = run(book, text=away, limit=NODES)
 
     owed = manifest.owed("verify", {"slurm_compute": NODES})
     subjects = (munge.SUBJECT, slurm.SUBJECT, slurm_daemons.SUBJECT, gpus.SUBJECT, jobs.SUBJECT)
@@ -55,6 +54,20 @@ def test_every_node_is_judged_and_none_is_called_unreachable_for_it(tmp_path: Pa
     assert {host: counts.unreachable for host, counts in report.hosts.items()} == dict.fromkeys(NODES, 0)
     told = next(check for check in report.checks if check.id == "slurm.node_state").observed
     assert "the controller did not answer" in told
+    assert "Connection refused" in told
+
+
+def test_an_observation_goes_on_without_the_controller(tmp_path: Path, away: str) -> None:
+    book = tmp_path / "observe.yml"
+    book.write_text(
+        f"- ansible.builtin.import_playbook: {content.playbook('observe')}\n"
+        "  vars: {__stage_roles: [munge], __observed_then: prove, cluster_check_collect: true}\n"
+    )
+
+    report, _ = run(book, text=away, limit=NODES)
+
+    assert {(check.host, check.id) for check in report.checks} >= {(node, "munge.key") for node in NODES}
+    assert (report.failures, report.unreachable) == ({}, {})
 
 
 ASK = """
@@ -62,7 +75,7 @@ ASK = """
   delegated_answer: {options}
   register: answered
   delegate_to: head
-  run_once: true
+  delegate_facts: true
   failed_when: false
   timeout: {limit}
 - name: Say what was answered

@@ -8,8 +8,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import pytest
 
 from provision import content
 
@@ -98,3 +100,19 @@ def processors(root: Path, *, sockets: int, cores: int, threads: int, offline: f
         files[f"{place}/core_id"] = f"{core % cores}\n"
         files[f"{place}/core_cpus_list"] = ",".join(map(str, siblings)) + "\n"
     return tree(root, files)
+
+
+def act(action: ModuleType, args: dict[str, Any], machine: Any = None, **variables: Any) -> dict[str, Any]:
+    """Return what an action of ours answers to ``args``, without Ansible around it.
+
+    ``variables`` are the task's, with ``delegate_to`` for the task itself; ``machine`` stands for the machine that is
+    asked, as a function of a module's name and arguments.
+    """
+    made = action.ActionModule.__new__(action.ActionModule)
+    delegate = variables.pop("delegate_to", None)
+    made._task = SimpleNamespace(args=args, delegate_to=delegate, async_val=0, check_mode=False, timeout=3)
+    made._execute_module = machine
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(action.ActionBase, "run", lambda *_: {})
+        answered: dict[str, Any] = made.run(task_vars=variables)
+    return answered

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from machines import plugin
+from machines import act, plugin
 
 from provision import content
 
@@ -17,17 +17,10 @@ PLUGIN = "plugins/action/delegated_answer.py"
 PRIVATE = "ansible._internal._errors._task_timeout"
 
 
-def answer(module: ModuleType, machine: Any, facts: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the action answers about a machine that does what ``machine`` does."""
-    task = SimpleNamespace(args={"module": "ping"}, delegate_to="head", async_val=0, check_mode=False, timeout=3)
-    action = module.ActionModule.__new__(module.ActionModule)
-    action._task = task
-    action._execute_module = machine
-    monkey = pytest.MonkeyPatch()
-    with monkey.context() as patched:
-        patched.setattr(module.ActionBase, "run", lambda *_: {})
-        found: dict[str, Any] = action.run(task_vars={"ansible_facts": facts or {}})
-    return found
+def answer(module: ModuleType, machine: Any, facts: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Return what the action answers about a machine that does what ``machine`` does; ``facts`` of it are known."""
+    variables = {"ansible_delegated_vars": {"head": {"ansible_facts": facts or {}}}, **more}
+    return act(module, {"module": "ping", "fact": "cluster_said"}, machine, delegate_to="head", **variables)
 
 
 def raising(error: BaseException) -> Any:
@@ -49,6 +42,21 @@ def test_a_task_that_is_out_of_time_is_an_answer_and_is_kept_in_mind() -> None:
         answer(module, raising(AssertionError("asked again")), found["ansible_facts"])["unreached"]
         == found["unreached"]
     )
+
+
+def test_what_the_machine_says_is_its_fact_and_what_it_calls_a_fact_is_none() -> None:
+    said = {"stdout": "idle", "rc": 0, "ansible_facts": {"cluster_unreached": "no", "ansible_python_interpreter": "/x"}}
+
+    found = answer(plugin(PLUGIN), lambda *_, **__: said)
+
+    assert found["ansible_facts"] == {"cluster_said": {"stdout": "idle"}}
+
+
+def test_one_that_could_not_be_entered_before_the_run_is_not_asked() -> None:
+    found = answer(plugin(PLUGIN), raising(AssertionError("asked")), clusterctl_left_out=["head"])
+
+    assert found["unreached"] == "head could not be reached before the run"
+    assert found["ansible_facts"] == {"cluster_said": {"unreached": found["unreached"]}}
 
 
 def test_a_machine_that_cannot_be_reached_is_an_answer_and_any_other_error_is_none() -> None:

@@ -14,7 +14,7 @@ from provision.judge import ddp, hardware, slurm
 from provision.judge.ddp_evidence import Wants, evidence_from
 from provision.judge.ddp_plan import Job, Plan
 
-ranks = plugin("roles/ddp_validation/filter_plugins/ddp_validation.py").ddp_ranks
+declared_by = plugin("plugins/lookup/declared.py").LookupModule()
 
 #: What a machine with two A40 says of itself, to the judge of hardware.
 MACHINE: dict[str, Any] = {
@@ -43,7 +43,8 @@ def of_containers(declared: object) -> str:
 
 def of_training(declared: object) -> str:
     found = test_ddp_judge.evidence()
-    wanted = ranks(["node1", "node2"], {name: {"node_gres": declared} for name in ("node1", "node2")}, 1)
+    hostvars = {name: {"node_gres": declared} for name in ("node1", "node2")}
+    (wanted,) = declared_by.run(["ranks"], {"groups": {"slurm_compute": ["node1", "node2"]}, "hostvars": hostvars})
     left = {node: test_ddp_judge.json.dumps(told) for node, told in found["nodes"].items()}
     wants = Wants(wanted, wanted["node1"], ["gpu"], False)
     read = evidence_from(found["job"], "", left, wants, {}, "/x")

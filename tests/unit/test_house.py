@@ -157,6 +157,67 @@ def test_every_play_marks_what_it_starts_with_the_run(path: Path) -> None:
             assert "CLUSTERCTL_RUN" in play.get("environment", {}), play["name"]
 
 
+#: What roles say of other machines than their own, file by file, with why there is no better place. A comparison of
+#: machines is an action's (``action_plugins``), what the inventory says of all of them the lookup ``declared``'s.
+OF_OTHERS = {
+    "roles/cluster/defaults/main.yml": "the one place at which all roles read what the controller has told of itself",
+}
+
+
+def speaks_of_others(path: Path) -> list[str]:
+    """Return the words by which a role's file reads other machines' variables, or who else is in the play."""
+    words = re.findall(r"\b(?:hostvars|ansible_play_\w+|ansible_delegated_vars)\b", path.read_text(encoding="utf-8"))
+    return [] if "action_plugins" in path.parts else words
+
+
+def foreign_privates(path: Path) -> list[str]:
+    """Return the private variables of other roles in a role's file."""
+    mine = path.relative_to(content.ROOT / "roles").parts[0]
+    words = set(re.findall(r"\b__\w+", path.read_text(encoding="utf-8")))
+    return sorted(word for word in words for role in ROLE_IDS if role != mine and word.startswith(f"__{role}_"))
+
+
+def roles_files() -> list[Path]:
+    return [
+        path
+        for path in tracked()
+        if "roles" in path.relative_to(content.ROOT).parts[:1] and path.suffix in {".yml", ".j2", ".py"}
+    ]
+
+
+def test_a_role_speaks_of_its_own_machine() -> None:
+    found = {str(path.relative_to(content.ROOT)) for path in roles_files() if speaks_of_others(path)}
+
+    assert found == OF_OTHERS.keys()
+
+
+def test_a_role_reads_no_private_variable_of_another() -> None:
+    found = {str(path.relative_to(content.ROOT)): words for path in roles_files() if (words := foreign_privates(path))}
+
+    assert found == {}
+
+
+def asked_for_others(entries: Any) -> list[str]:
+    """Return the tasks, and plays, that whoever is first asks another machine in: if that fails, all machines do."""
+    return [str(one.get("name")) for one in tasks_in(entries) if "delegate_to" in one and one.get("run_once")]
+
+
+@pytest.mark.parametrize("path", [*task_files(), *PLAYBOOKS], ids=lambda path: str(path.relative_to(content.ROOT)))
+def test_nobody_is_asked_by_whichever_machine_is_first(path: Path) -> None:
+    entries = load(path)
+    plays = [play for play in entries if "tasks" in play]
+
+    assert asked_for_others(entries if not plays else [task for play in plays for task in play["tasks"]]) == []
+    assert not any(entry.get("run_once") for entry in tasks_in(entries) if "block" in entry)
+
+
+def test_a_task_that_is_delegated_by_whichever_machine_is_first_is_noticed() -> None:
+    first = {"name": "Ask", "delegate_to": "head", "run_once": True}
+
+    assert asked_for_others([{"block": [first], "name": "All"}]) == ["Ask"]
+    assert asked_for_others([{"name": "Ask", "delegate_to": "head"}, {"name": "Count", "run_once": True}]) == []
+
+
 FORBIDDEN = {
     "host keys are always verified": re.compile(
         r"StrictHostKeyChecking[= ]+(no|off|accept-new)|UserKnownHostsFile[= ]+/dev/null"
@@ -212,10 +273,10 @@ def unspecified(text: str, names: set[str]) -> list[str]:
 def test_every_variable_that_is_read_or_named_in_a_fix_is_specified() -> None:
     product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
     texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2", ""}}
-    # Filters, modules and functions bear their role's name too, and so do the groups that playbooks make.
+    # Filters, modules, functions and what a loop is over bear their role's name too, and so do the groups of playbooks.
     names = {path.stem for path in texts}
     for text in texts.values():
-        names |= set(re.findall(r"^\s*def (\w+)", text, re.MULTILINE))
+        names |= set(re.findall(r"^\s*(?:def|loop_var:) (\w+)", text, re.MULTILINE))
     for path in (content.ROOT / "playbooks").glob("*.yml"):
         for task in tasks_in([task for play in load(path) for task in play.get("tasks", [])]):
             names |= set(re.findall(r"\w+", str(task.get("ansible.builtin.group_by", ""))))
@@ -237,7 +298,7 @@ _SITES_WORD = re.compile(r"(?<![\w./<-])(?:node|slurm|cluster)_[a-z]\w*\b(?![(./
 _NO_VARIABLES = {
     *("node_log", "node_type"),
     *("cluster_checks", "cluster_check_collect", "cluster_status", "cluster_data"),
-    *("cluster_pending", "cluster_passed", "cluster_shared"),
+    *("cluster_pending", "cluster_passed", "cluster_shared", "cluster_asked_for", "cluster_rdma"),
 }
 
 
@@ -267,9 +328,9 @@ def test_every_variable_of_a_site_that_is_read_or_named_in_a_fix_is_specified() 
     texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2"}}
     names = {path.stem for path in texts} | {*GROUPS, *ROLE_IDS}
     for text in texts.values():
-        names |= set(re.findall(r"^\s*def (\w+)", text, re.MULTILINE))
+        names |= set(re.findall(r"^\s*(?:def|loop_var:) (\w+)", text, re.MULTILINE))
         # What one role finds out in a run and another reads is a fact, and nobody's to declare.
-        names |= set(re.findall(r"\bansible_facts\.(\w+)", text))
+        names |= set(re.findall(r"\b(?:ansible|cluster_controller)_facts\.(\w+)", text))
 
     found = {
         str(path.relative_to(content.ROOT)): words

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from machines import plugin
 
 from provision.judge import munge
 from provision.judge.munge import ALL_PAIRS, Seen, Wants, peers
 from provision.model.checks import Check
-
-munge_filter = plugin("roles/munge/filter_plugins/munge.py")
 
 HOSTS = ["head", "node1", "node2"]
 KEY = "a" * 64
@@ -188,13 +185,13 @@ def test_the_bad_one_of_many_is_found_although_each_asks_only_its_neighbours() -
     ],
 )
 def test_what_is_no_credential_is_given_to_no_other_machine_and_fails_on_its_own(printed: Any) -> None:
-    answers = [proof(), proof(credential=printed), proof()]
+    answers = {"head": proof(), "node1": proof(credential=printed), "node2": proof()}
     seen = healthy()
-    seen["node1"] = Seen.from_results(answers[1], decoded("head", "node2"), clock())
+    seen["node1"] = Seen.from_results(answers["node1"], decoded("head", "node2"), clock())
     for host in ("head", "node2"):
         seen[host] = Seen.from_results(proof(), decoded(*(one for one in others(host) if one != "node1")), clock())
 
-    assert munge_filter.munge_credentials(answers, HOSTS) == {"head": "MUNGE:x:", "node2": "MUNGE:x:"}
+    assert munge.credentials(answers) == {"head": "MUNGE:x:", "node2": "MUNGE:x:"}
     assert bad(seen, "round_trip") == {"node1": "fail"}
     assert "is no credential" in judged(seen)["node1", "round_trip"].observed
 

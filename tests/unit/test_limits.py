@@ -22,6 +22,7 @@ VERIFYING = sorted(
 #: Actions that run on the control node and ask no machine.
 LOCAL = {
     *("cluster_check", "cluster_report", "hardware_record", "set_fact", "assert", "fail", "debug"),
+    *("munge_compared", "rdma_userspace_compared", "slurm_jobs_planned", "ddp_planned", "ddp_judged"),
     *("import_tasks", "include_tasks", "import_role", "include_role"),
 }
 

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from machines import plugin
+from machines import act, plugin
 
 from provision.rdma.rounds import Rail, bound, matched, plan, rails_of, rounds, schedule
 
@@ -130,20 +130,23 @@ def test_a_machine_without_an_active_port_takes_no_part() -> None:
 
 
 def test_the_role_hands_over_what_machines_answered_and_leaves_out_those_that_did_not() -> None:
-    filters = plugin("roles/rdma_userspace/filter_plugins/rdma_userspace.py").FilterModule().filters()
+    compared = plugin("roles/rdma_userspace/action_plugins/rdma_userspace_compared.py")
     port = {"number": 1, "state": "Active", "physical_state": "LinkUp", "rate": 2.5, "width": "1X", "sm_lid": 0}
     device = {"name": "rxe0", "software": True, "node_type": "CA", "board": "", "firmware": ""}
     seen = {"machine": {"rdma": {"devices": [{**device, "ports": [{**port, "link_layer": "Ethernet"}]}]}}}
     hostvars = {
-        "node1": {"__rdma_userspace_seen": seen},
-        "node2": {"__rdma_userspace_seen": seen, "rdma_userspace_address": "10.0.0.2"},
+        "node1": {"seen": seen},
+        "node2": {"seen": seen, "rdma_userspace_address": "10.0.0.2"},
         "node3": {},
-        "node4": {"__rdma_userspace_seen": seen, "node_rdma_unused": "rxe0"},
+        "node4": {"seen": seen, "node_rdma_unused": "rxe0"},
     }
     measure = {"all_pairs": 16, "sampled": 3, "seed": 1, "timeout": 30, "begin": 120, "token": "x"}
 
-    group = filters["rdma_userspace_group"](hostvars, list(hostvars))
-    plan = filters["rdma_userspace_plan"](hostvars, list(hostvars), measure)
+    # What another machine has is none of this play's.
+    everybody = {**hostvars, "node5": {"seen": {"machine": {"rdma": {"devices": []}}}}}
+    found = act(compared, {"seen": "seen", "measure": measure}, ansible_play_hosts=list(hostvars), hostvars=everybody)
+    group, plan = found["group"], found["plan"]
+    assert "plan" not in act(compared, {"seen": "seen"}, ansible_play_hosts=list(hostvars), hostvars=hostvars)
 
     assert (group["ports"], group["link_layer"], group["width"]) == (1, "Ethernet", "1X")
     assert sorted(plan["steps"]) == ["node1", "node2"]

@@ -4,12 +4,7 @@
 
 from __future__ import annotations
 
-from provision.model import addresses, memlock
-
-
-def base_system_entries(hostvars, hosts):
-    """Return address and names of every host whose address the inventory gives."""
-    return addresses.hosts_entries(hostvars, list(hosts))
+from provision.model import memlock
 
 
 def base_system_memlock(wanted, highest):
@@ -23,6 +18,5 @@ class FilterModule:
     def filters(self):
         """Return the filters by name."""
         return {
-            "base_system_entries": base_system_entries,
             "base_system_memlock": base_system_memlock,
         }

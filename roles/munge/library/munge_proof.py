@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pwd
 import re
+import time
 
 from ansible.module_utils import machine_commands, machine_key
 from ansible.module_utils.basic import AnsibleModule
@@ -21,7 +22,7 @@ short_description: Make a credential on this machine, or decode those that other
 description:
   - Without C(credentials), answers with the key's mode, owner and salted hash, and with a credential made as the user
     nobody, whose credentials open nothing.
-  - With C(credentials), answers with what munge says to each.
+  - With C(credentials), answers with what munge says to each, and with what its clock showed before and after.
 options:
   path: {type: path, default: /etc/munge/munge.key, description: The key's file.}
   salt: {type: str, default: "", description: Salt of the key's hash, in hexadecimal.}
@@ -62,6 +63,7 @@ def decode(credential):
 
 def main():
     """Run the module."""
+    begun = time.time()
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": "/etc/munge/munge.key"},
@@ -79,7 +81,7 @@ def main():
             decoded[host] = silent or decode(text)
             if decoded[host]["status"] == HUNG:
                 silent = decoded[host]
-    module.exit_json(changed=False, decoded=decoded)
+    module.exit_json(changed=False, decoded=decoded, clock={"begun": begun, "ended": time.time()})
 
 
 if __name__ == "__main__":

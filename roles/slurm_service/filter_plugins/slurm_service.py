@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from provision.judge import gpus, job_plan, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
+from provision.judge import gpus, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
 from provision.model.text import sections
 
 
@@ -49,13 +49,6 @@ def slurm_status(nodes, queue):
     return slurm_answers.status(str(nodes), str(queue))
 
 
-def slurm_job_plan(controller, scope, group, machines):
-    """Return the jobs to submit as a script's arguments (``words``), and by node what is not tried and why."""
-    scope = [str(name) for name in scope]
-    made = job_plan.plan(str(controller), scope, str(group), {str(name): str(text) for name, text in machines.items()})
-    return {"words": made.words, "nodes": {name: made.as_dict(name) for name in scope}}
-
-
 def slurm_job_said(printed, host):
     """Return what the proof's jobs said on one node."""
     return jobs.said(str(printed), str(host))
@@ -64,7 +57,7 @@ def slurm_job_said(printed, host):
 def slurm_job_checks(printed, problem, left, plan, machine, wants, cgroup_version, uid):
     """Return the checks of one machine's jobs."""
     want = wanted(wants)
-    planned = plan["nodes"].get(want.host) or {}
+    planned = plan.get(want.host) or {}
     facts = jobs.JobFacts(str(printed), str(problem), str(left), planned, str(machine))
     found = jobs.checks(facts, want, cgroup_version=int(cgroup_version), uid=int(uid))
     return [check.as_dict() for check in found]
@@ -80,7 +73,6 @@ class FilterModule:
             "slurm_unheard": slurm_unheard,
             "slurm_settled": slurm_settled,
             "slurm_status": slurm_status,
-            "slurm_job_plan": slurm_job_plan,
             "slurm_job_said": slurm_job_said,
             "slurm_job_checks": slurm_job_checks,
         }

@@ -1,0 +1,88 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory says of all machines together, and what follows from it: the one place that reads it for roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from provision.errors import ClusterctlError
+from provision.inventory.declared import GROUPS, READ, cluster_from
+from provision.model import addresses, gres
+from provision.slurm.conf import slurm_values, unconfined
+
+DOCUMENTATION = """
+name: declared
+short_description: What follows from the inventory as a whole
+description:
+  - One value for each term. No machine is asked, and nothing of it rests on C(--limit).
+  - All machines' variables are read for each term. What every machine needs is therefore made a fact once, by the first
+    play of a run; 200 machines would read 200 machines' variables each.
+options:
+  _terms:
+    description:
+      - C(entries), address and names of each of O(hosts) whose address the inventory gives, as lines of a hosts file.
+      - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
+      - C(slurm), what the templates of Slurm's configuration print.
+      - C(unconfined), why Slurm's configuration confines no job, empty where it does.
+    type: list
+    elements: str
+    required: true
+  hosts: {description: Of which machines the entries are., type: list, elements: str, default: []}
+  without_gpus: {description: Ranks on a node that declares no GPU., type: int, default: 1}
+"""
+
+
+def plain(value):
+    """Copy Ansible's lazy containers, which hold placeholders until they are iterated over, into ordinary ones."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in value}
+    return [plain(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def read(hostvars, hosts, names):
+    """Return of each host those of its variables that are named and set, as plain values."""
+    found = ((str(host), hostvars[host]) for host in hosts)
+    return {host: {name: plain(told[name]) for name in names if name in told} for host, told in found}
+
+
+class LookupModule(LookupBase):
+    """``lookup('declared', 'ranks')``."""
+
+    def run(self, terms, variables=None, **kwargs):
+        values = {"entries": _entries, "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined}
+        if unknown := [str(term) for term in terms if term not in values]:
+            raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
+        groups, hostvars = variables.get("groups") or {}, variables.get("hostvars") or {}
+        return [values[term](groups, hostvars, **kwargs) for term in terms]
+
+
+def _entries(_groups, hostvars, hosts=()):
+    names = [str(host) for host in hosts]
+    return addresses.hosts_entries(read(hostvars, names, addresses.ADDRESS_VARIABLES), names)
+
+
+def _ranks(groups, hostvars, without_gpus=1):
+    nodes = [str(node) for node in groups.get("slurm_compute") or ()]
+    told = read(hostvars, nodes, ["node_gres"])
+    return {node: gres.gpus(told[node].get("node_gres")) or int(without_gpus) for node in nodes}
+
+
+def _slurm(groups, hostvars):
+    return _of_the_cluster(slurm_values, groups, hostvars)
+
+
+def _unconfined(groups, hostvars):
+    return _of_the_cluster(unconfined, groups, hostvars)
+
+
+def _of_the_cluster(value, groups, hostvars):
+    members = {group: [str(host) for host in groups.get(group, ())] for group in GROUPS}
+    hosts = dict.fromkeys(host for group in members.values() for host in group)
+    try:
+        return value(cluster_from(members, read(hostvars, hosts, READ)))
+    except ClusterctlError as error:
+        raise AnsibleLookupError(f"{error.problem}\nFix: {error.fix}") from None

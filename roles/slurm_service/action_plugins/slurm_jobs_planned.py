@@ -1,0 +1,34 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Choose on which nodes the proof's jobs can be tried: ``words`` of the result are a script's arguments.
+
+``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, and ``machines`` the
+variable in which each node's own answer was registered. What is not tried, and why, becomes the controller's fact
+C(cluster_jobs_planned) with C(delegate_facts), by node.
+
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+"""
+
+from __future__ import annotations
+
+from ansible.plugins.action import ActionBase
+
+from provision.judge import job_plan
+from provision.judge.answers import mapping
+
+
+class ActionModule(ActionBase):
+    """``slurm_jobs_planned``: see the module's docstring."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        args, hostvars = self._task.args, task_vars["hostvars"]
+        scope = [str(name) for name in args["scope"]]
+        answers = {name: mapping(hostvars[name].get(str(args["machines"]))) for name in scope}
+        machines = {name: str(answer.get("stdout") or "") for name, answer in answers.items()}
+        made = job_plan.plan(str(args["said"]), scope, str(args["user"]), machines)
+        planned = {name: made.as_dict(name) for name in scope}
+        return {**result, "changed": False, "words": made.words, "ansible_facts": {"cluster_jobs_planned": planned}}
