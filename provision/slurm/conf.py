@@ -9,6 +9,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.slurm.gres import gres_values
+from provision.slurm.shares import partition_defaults
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
 _NODE_KEYS = (
@@ -57,7 +58,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     return {
         "parameters": [parameter._asdict() for parameter in _merged(cluster, _parameters(cluster))],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
-        "partitions": [_partition_line(partition) for partition in cluster.partitions],
+        "partitions": [_partition_line(cluster, partition) for partition in cluster.partitions],
         "gres": gres_values(cluster, kinds),
         "cgroup": [parameter._asdict() for parameter in _cgroup(cluster)],
     }
@@ -134,11 +135,14 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     else:
         yield Parameter("ProctrackType", "proctrack/cgroup", "no process escapes; the default depends on Slurm's build")
         yield Parameter("TaskPlugin", "task/cgroup,task/affinity", "a job gets its own cores, memory and GPUs only")
-    yield Parameter("PropagateResourceLimitsExcept", "MEMLOCK", "RDMA needs the node's limit, not the submitter's")
-    yield Parameter("ReturnToService", "2", "a node that was down returns by itself once it registers as declared")
+    gather = "linux" if old else "cgroup"
+    yield Parameter("JobAcctGatherType", f"jobacct_gather/{gather}", "what a job uses is measured, for sstat and sacct")
+    yield Parameter("PropagateResourceLimits", "NONE", "a job has the node's limits, not those where it was submitted")
+    yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
     yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
+    yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
     yield Parameter(
         "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
@@ -185,9 +189,10 @@ def _sockets(hardware: Hardware) -> dict[str, str]:
     return {"Sockets": str(hardware.sockets)}
 
 
-def _partition_line(partition: Partition) -> dict[str, str]:
+def _partition_line(cluster: Cluster, partition: Partition) -> dict[str, str]:
     nodes = "ALL" if partition.nodes is None else hostlist.fold(partition.nodes)
-    return {"PartitionName": partition.name, "Nodes": nodes, **dict(partition.parameters)}
+    line = {"PartitionName": partition.name, "Nodes": nodes, **dict(partition.parameters)}
+    return line | partition_defaults(cluster, partition)
 
 
 def _cgroup(cluster: Cluster) -> Iterable[Parameter]:
@@ -200,3 +205,4 @@ def _cgroup(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("ConstrainCores", "yes", "a job runs on its own cores only; the default confines nothing")
     yield Parameter("ConstrainDevices", "yes", "a job sees its own GPUs only")
     yield Parameter("ConstrainRAMSpace", "yes", "a job that takes more memory than it asked for fails alone")
+    yield Parameter("ConstrainSwapSpace", "yes", "and does not make the machine swap instead")

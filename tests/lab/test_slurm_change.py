@@ -169,6 +169,16 @@ def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_secon
     assert set(somebody.accepted) <= set(queued(lab))
 
 
+def test_two_jobs_with_a_gpu_each_that_ask_for_no_memory_run_side_by_side(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--nodelist=node1", "--gres=gpu:1")
+    jobs = [int(slurm(lab, *words, "--wrap=sleep 600")) for _ in range(2)]
+    try:
+        wait_for(lambda: [queued(lab)[job] for job in jobs] == ["RUNNING"] * 2)
+    finally:
+        slurm(lab, "scancel", *map(str, jobs))
+
+
 @pytest.mark.parametrize(("machine", "daemon"), [("head", "slurmctld"), ("node1", "slurmd")])
 def test_a_daemon_that_was_reconfigured_and_is_killed_comes_back(site: Site, machine: str, daemon: str) -> None:
     lab = site.lab

@@ -90,6 +90,7 @@ def test_jobs_are_confined_where_all_nodes_have_cgroup_v2() -> None:
         "ConstrainCores": "yes",
         "ConstrainDevices": "yes",
         "ConstrainRAMSpace": "yes",
+        "ConstrainSwapSpace": "yes",
     }
     assert parameters()["ProctrackType"] == "proctrack/cgroup"
     assert parameters()["TaskPlugin"] == "task/cgroup,task/affinity"
@@ -160,7 +161,7 @@ def test_every_parameter_of_ours_has_a_reason() -> None:
 
 def test_nothing_needs_a_database_that_is_not_there() -> None:
     # slurmctld 24.11.5 ends with "slurmdbd is required to run with TRES gres/gpu"; tried.
-    assert not {"AccountingStorageTRES", "JobAcctGatherType"} & parameters().keys()
+    assert "AccountingStorageTRES" not in parameters()
 
 
 def test_the_sites_parameters_replace_remove_and_add() -> None:
@@ -188,7 +189,9 @@ def test_the_site_cannot_lose_what_brings_nodes_their_configuration(value: str |
 def test_partitions_keep_the_operators_words_and_order() -> None:
     partitions = [{"PartitionName": "gpu", "Nodes": "node[1-2]", "Default": "YES", "MaxTime": "INFINITE"}]
 
-    assert slurm_values(cluster(slurm_partitions=partitions))["partitions"] == partitions
+    (line,) = slurm_values(cluster(slurm_partitions=partitions))["partitions"]
+
+    assert list(line.items())[:4] == list(partitions[0].items())
 
 
 def test_ten_thousand_nodes_of_two_kinds_are_two_lines() -> None:

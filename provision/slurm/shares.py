@@ -1,0 +1,61 @@
+"""What a job gets of a node that does not say it itself: an equal share, and not the whole node. Pure.
+
+Slurm's own default for memory is all of it, so that one job runs on a node at a time: slurm.conf(5), DefMemPerNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provision.model.cluster import Cluster, Hardware, Partition
+
+_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
+_PROCESSORS = "DefCpuPerGPU"
+#: A job without --time ends after a day, and none runs longer than a week: backfill plans by these, and a forgotten job
+#: gives its GPUs back.
+_TIMES = {"DefaultTime": "1-00:00:00", "MaxTime": "7-00:00:00"}
+
+
+def partition_defaults(cluster: Cluster, partition: Partition) -> dict[str, str]:
+    """Return the parameters of a partition that the site leaves open, by Slurm's names.
+
+    Memory (MB) and processors are an equal share of the smallest node: by processor, and by GPU for jobs that ask for
+    GPUs where every node has some. slurm.conf(5) calls the two mutually exclusive; slurmctld 24.11 takes both, and
+    gives a job with GPUs its share by GPU and any other its share by processor (tried: --gres, --gpus and neither).
+    """
+    declared = {name.lower() for name, _ in partition.parameters}
+    everywhere = {name.lower() for name, value in cluster.slurm_parameters.items() if value is not None}
+    nodes = list(_hardware(cluster, partition))
+    with_gpus = [node for node in nodes if _gpus(node)]
+    found: dict[str, str] = {}
+    if not {name.lower() for name in _MEMORY} & (declared | everywhere):
+        found["DefMemPerCPU"] = _least(_memory(node) // (node.cpus or 1) for node in nodes)
+        if len(with_gpus) == len(nodes):
+            found["DefMemPerGPU"] = _least(_memory(node) // _gpus(node) for node in with_gpus)
+    if _PROCESSORS.lower() not in declared | everywhere:
+        found[_PROCESSORS] = _least((node.cpus or 0) // _gpus(node) for node in with_gpus)
+    # Both or neither: a default beyond the site's limit would let no job start.
+    if not {name.lower() for name in _TIMES} & declared:
+        found |= _TIMES
+    return {name: value for name, value in found.items() if value}
+
+
+def _hardware(cluster: Cluster, partition: Partition) -> Iterable[Hardware]:
+    """Return each kind of hardware once, by identity: nodes of a kind mostly share one object."""
+    members = None if partition.nodes is None else set(partition.nodes)
+    nodes = (node for node in cluster.nodes if members is None or node.name in members)
+    return {id(node.hardware): node.hardware for node in nodes}.values()
+
+
+def _memory(node: Hardware) -> int:
+    return (node.real_memory or 0) - (node.mem_spec_limit or 0)
+
+
+def _gpus(node: Hardware) -> int:
+    return sum(gres.count for gres in node.gres or () if gres.name == "gpu")
+
+
+def _least(shares: Iterable[int]) -> str:
+    """Return the smallest share as text; nothing where there is none, or less than one."""
+    least = min(shares, default=0)
+    return str(least) if least > 0 else ""

@@ -1,0 +1,78 @@
+"""What a job gets that does not say it: an equal share of the partition's smallest node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from declare import A40, cluster
+
+from provision.slurm.conf import slurm_values
+
+TIMES = {"DefaultTime": "1-00:00:00", "MaxTime": "7-00:00:00"}
+CPU_ONLY = {"node_cpus": 64, "node_real_memory": 512000, "node_gres": ""}
+H100 = {"node_cpus": 192, "node_real_memory": 2000000, "node_gres": "gpu:H100:8", "node_mem_spec_limit": 80000}
+
+
+def shares(nodes: dict[str, dict[str, Any]], partition: dict[str, Any] | None = None, **site: Any) -> dict[str, str]:
+    """Return what stands on the one partition's line beside its name and nodes."""
+    if partition is not None:
+        site["slurm_partitions"] = [{"PartitionName": "p", **partition}]
+    (line,) = slurm_values(cluster(nodes, **site))["partitions"]
+    return {name: value for name, value in line.items() if name not in ("PartitionName", "Nodes", "Default")}
+
+
+def test_a_job_that_says_nothing_gets_an_equal_share_of_a_node_and_a_day() -> None:
+    assert shares({"node1": A40}) == {"DefMemPerCPU": "4000", "DefMemPerGPU": "48000", "DefCpuPerGPU": "12", **TIMES}
+
+
+def test_what_is_kept_for_the_system_is_no_jobs_share() -> None:
+    assert shares({"node1": H100}) == {"DefMemPerCPU": "10000", "DefMemPerGPU": "240000", "DefCpuPerGPU": "24", **TIMES}
+
+
+def test_the_smallest_node_of_the_partition_decides() -> None:
+    nodes = {"node1": A40, "node2": H100}
+
+    assert shares(nodes, {"Nodes": "node2"})["DefMemPerGPU"] == "240000"
+    assert shares(nodes, {"Nodes": "ALL"}) == {
+        "DefMemPerCPU": "4000",
+        "DefMemPerGPU": "48000",
+        "DefCpuPerGPU": "12",
+        **TIMES,
+    }
+
+
+def test_a_partition_with_nodes_without_gpus_shares_memory_by_processor_alone() -> None:
+    assert shares({"node1": CPU_ONLY}) == {"DefMemPerCPU": "8000", **TIMES}
+    assert shares({"node1": CPU_ONLY, "node2": A40}) == {"DefMemPerCPU": "4000", "DefCpuPerGPU": "12", **TIMES}
+
+
+def test_parts_of_gpus_count_as_gpus() -> None:
+    node = {**A40, "node_gres": "gpu:a100:2,gpu:1g.10gb:14"}
+
+    assert shares({"node1": node})["DefMemPerGPU"] == "12000"
+
+
+def test_more_gpus_than_processors_leave_the_processors_to_slurm() -> None:
+    assert "DefCpuPerGPU" not in shares({"node1": {**A40, "node_cpus": 2}})
+
+
+@pytest.mark.parametrize("name", ["DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode"])
+def test_memory_that_the_site_sets_stays_alone(name: str) -> None:
+    found = shares({"node1": A40}, {name: 1000})
+
+    assert {key: value for key, value in found.items() if key.startswith("DefMem")} == {name: "1000"}
+    everywhere = shares({"node1": A40}, slurm_conf_parameters={name: 1000})
+    assert not [key for key in everywhere if key.startswith("DefMem")]
+
+
+def test_processors_that_the_site_sets_stay() -> None:
+    assert shares({"node1": A40}, {"DefCpuPerGPU": 4})["DefCpuPerGPU"] == "4"
+    assert "DefCpuPerGPU" not in shares({"node1": A40}, slurm_conf_parameters={"DefCpuPerGPU": 4})
+
+
+@pytest.mark.parametrize("times", [{"MaxTime": "INFINITE"}, {"DefaultTime": "10"}])
+def test_where_the_site_sets_one_of_the_times_the_other_is_slurms(times: dict[str, str]) -> None:
+    found = shares({"node1": A40}, times)
+
+    assert {name: found[name] for name in found if name.endswith("Time")} == times
