@@ -197,6 +197,26 @@ def test_a_role_reads_no_private_variable_of_another() -> None:
     assert found == {}
 
 
+#: Parts of roles that judge by what was said to others, each with the part that has to ask before it.
+ASKED_BEFORE = {
+    ("slurm_service", "verify"): ("slurm_service", "verify_controller"),
+    ("slurm_service", "verify_jobs"): ("slurm_service", "verify_submit"),
+    ("ddp_validation", "verify"): ("ddp_validation", "verify_submit"),
+}
+
+
+@pytest.mark.parametrize("path", [*PLAYBOOKS, *task_files()], ids=lambda path: str(path.relative_to(content.ROOT)))
+def test_what_is_judged_by_the_controllers_words_has_asked_it_before(path: Path) -> None:
+    plays = [play for play in load(path) if "tasks" in play]
+    asked: set[tuple[str, str]] = set()
+    for task in tasks_in([task for play in plays for task in play["tasks"]] if plays else load(path)):
+        part = task.get("ansible.builtin.import_role", {})
+        own = (path.parent.parent.name, Path(str(task.get("ansible.builtin.import_tasks", ""))).stem)
+        for here in ((part.get("name"), part.get("tasks_from")), own):
+            assert ASKED_BEFORE.get(here, here) in asked or here not in ASKED_BEFORE, f"{task['name']} asks nobody"
+            asked.add(here)
+
+
 def asked_for_others(entries: Any) -> list[str]:
     """Return the tasks, and plays, that whoever is first asks another machine in: if that fails, all machines do."""
     return [str(one.get("name")) for one in tasks_in(entries) if "delegate_to" in one and one.get("run_once")]
