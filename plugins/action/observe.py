@@ -14,7 +14,7 @@ answer, as ``ansible_facts.cluster_machine``.
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
 - ``prove``: the role has acted. What does not pass is a failure.
-- ``share``: what the machine that the task is delegated to tells others. That it is silent is an answer.
+- ``share``: what the machine tells others; of one that the task is delegated to, silence is an answer.
 
 What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
 what roles and other machines' wants read. Why not tasks in check mode: each is 0.067 s a machine, all of this 0.16 s.
@@ -181,10 +181,11 @@ class ActionModule(ActionBase):
         ]
 
     def _shared(self, roles, task_vars):
-        """Return what that machine tells others, or why it was silent. Roles' data then speaks of it."""
-        name, delegated = self._task.delegate_to, task_vars["ansible_delegated_vars"]
-        variables = {**_DEFAULTS, **delegated[name], **_CONSTANTS, "inventory_hostname": name}
-        variables["ansible_delegated_vars"] = delegated
+        """Return what this machine tells others; or the one of the delegation (roles' data then speaks of it), or why not."""
+        if not (name := self._task.delegate_to):
+            return self._answered(road.roles_for(roles, task_vars["group_names"]), task_vars, patience=1)[1]
+        own = {"inventory_hostname": name, "ansible_delegated_vars": task_vars["ansible_delegated_vars"]}
+        variables = {**_DEFAULTS, **own["ansible_delegated_vars"][name], **_CONSTANTS, **own}
         try:
             return self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)[1]
         except (AnsibleConnectionFailure, TaskTimeoutError) as error:
