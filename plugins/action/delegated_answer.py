@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
         if set(args) - {"module", "options", "fact"} or "module" not in args or not asked:
             raise AnsibleActionFail("delegated_answer takes a module, its options and a fact's name, and is delegated")
         known = task_vars["ansible_delegated_vars"][asked].get("ansible_facts") or {}
-        facts = {}
+        facts: dict[str, object] = {}
         if asked in (task_vars.get("clusterctl_left_out") or ()):
             result["unreached"] = f"{asked} could not be reached before the run"
         elif known.get(_FACT):

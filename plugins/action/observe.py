@@ -181,7 +181,7 @@ class ActionModule(ActionBase):
         ]
 
     def _shared(self, roles, task_vars):
-        """Return what this machine tells others; or the one of the delegation (roles' data then speaks of it), or why not."""
+        """Return what is told others: by this machine, or by that of the delegation, of which the data then speaks."""
         if not (name := self._task.delegate_to):
             return self._answered(road.roles_for(roles, task_vars["group_names"]), task_vars, patience=1)[1]
         own = {"inventory_hostname": name, "ansible_delegated_vars": task_vars["ansible_delegated_vars"]}
