@@ -329,6 +329,22 @@ def test_an_id_that_is_not_in_the_table_is_older_than_turing_below_its_first(num
     assert (found["product"], found["architecture"], found["consumer"]) == ("", architecture, None)
 
 
+@pytest.mark.parametrize(("number", "consumer"), [("2684", True), ("17c2", True), ("1e04", True), ("20b0", False)])
+def test_a_gpu_that_is_made_for_desktops_is_known_by_its_product(number: str, consumer: bool) -> None:
+    (found,) = sys.modules["ansible.module_utils.machine_gpu_bus"].gpus(
+        [{"vendor": "10de", "device": number, "class": "0300", "driver": "", "board": "", "address": "", "id": ""}]
+    )
+
+    assert found["consumer"] is consumer
+
+
+def test_every_titan_is_made_for_desktops() -> None:
+    titans = [product for product, _ in ids.GPUS.values() if "titan" in product.lower()]
+
+    assert titans
+    assert all(any(word in product for word in ids.CONSUMER) for product in titans)
+
+
 LINE = "00000000:9D:00.0, NVIDIA H100 80GB HBM3, 580.95.05\n"
 HOSTILE = [
     (0, ""), (0, "\x00\xff" * 1000), (0, "-1, -1, -1\n"), (0, "00000000:9D:00.0\x1b[2J, x, y\n"),
