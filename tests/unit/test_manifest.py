@@ -117,6 +117,14 @@ def test_a_job_that_did_not_start_stands_below_the_machine_whose_munge_failed() 
     assert "11 not decided, because munge.same_key (node2) did not pass: 11 ddp checks (head)" in line
 
 
+@pytest.mark.parametrize("name", ["access.port", "engine.answers", "munge.same_key"])
+def test_what_a_controller_keeps_nodes_from_stands_below_the_controller(name: str) -> None:
+    odd = Check(name, "head", Verdict.FAIL, observed="another key")
+    rest = [Check(one, "node1", Verdict.UNKNOWN, observed="no answer") for one in ("slurm.answers", "job.run")]
+
+    assert causes.follows([odd, *rest], "head") == {(one.host, one.id): (f"{name}@head",) for one in rest}
+
+
 def test_ten_lines_that_point_to_the_job_are_one() -> None:
     told = shown([*DDP, RESULT])
 
