@@ -3,7 +3,8 @@
 """Ask the machine that the task is delegated to; that it cannot be reached is an answer: ``unreached`` says why.
 
 ``module`` is run with ``options``; what it returns is returned, a failure too. Under the name that ``fact`` gives, its
-words are a fact of the machine that was asked, with C(delegate_facts): whoever needs them reads them there.
+words are a fact of the machine that was asked, with C(delegate_facts): whoever needs them reads them there. The first
+question that was not answered says of which machine, as ``asked``: the report names it.
 
 Why not C(delegate_to) alone: Ansible takes a delegated task that reaches nobody for a failure of the machine that
 asks, and a play of one machine, as the one that asks is, then ends the run; so does one that is out of time, before
@@ -52,13 +53,16 @@ class ActionModule(ActionBase):
             result["unreached"] = str(known[_FACT])
         else:
             try:
-                result.update(
-                    self._execute_module(args["module"], dict(args.get("options") or {}), task_vars=task_vars)
-                )
+                options = dict(args.get("options") or {})
+                result.update(self._execute_module(args["module"], options, task_vars=task_vars))
+                # Ours to say, of the machine that was asked: the answer is its own.
+                result = {name: value for name, value in result.items() if name not in ("asked", "unreached")}
             except AnsibleConnectionFailure as error:
-                result["unreached"] = facts[_FACT] = str(error)
+                facts[_FACT] = str(error)
             except TaskTimeoutError as error:
-                result["unreached"] = facts[_FACT] = f"it did not answer within {error.timeout} s"
+                facts[_FACT] = f"it did not answer within {error.timeout} s"
+            if facts:
+                result.update(asked=asked, unreached=facts[_FACT])
         if fact := args.get("fact"):
             facts[str(fact)] = {word: str(result[word]) for word in _WORDS if word in result}
         # Ours alone: what the machine calls a fact is none.

@@ -79,6 +79,14 @@ def data_of(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, part[key]
 
 
+def unreached_in(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the machine that our own action was to ask for others and could not reach, with why; empty for none."""
+    result = data.get("res")
+    if action_of(data) != "delegated_answer" or not isinstance(result, Mapping) or not result.get("unreached"):
+        return "", ""
+    return str(result.get("asked", "")), one_line(result["unreached"])
+
+
 def parts_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return an event's result and the results of its loop's items."""
     result = data.get("res")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provision.events.accepted import CHECKING, action_of, checks_of, data_of, parts_of, pending_of
+from provision.events.accepted import CHECKING, action_of, checks_of, data_of, parts_of, pending_of, unreached_in
 from provision.events.diff import Diff, diffs_of
 from provision.events.model import Failure, HostCounts, Pending, Stage, Task, moment, reason, told
 from provision.model.checks import Check
@@ -210,6 +210,10 @@ class RunReport:
         for part in parts:
             for text in part.get("warnings") or ():
                 self._warn(str(text))
+        asked, why = unreached_in(data)
+        if asked and asked not in self.left_out:
+            # It was lost on the way, and its own tasks may all have ended before that.
+            self.unreachable[Failure(task, why)].add(asked)
         if outcome == "failed" and data.get("ignore_errors"):
             outcome = "ok"
         setattr(counts, outcome, getattr(counts, outcome) + 1)

@@ -53,6 +53,8 @@ _WHOLE = tuple(
 RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "images.": (("access.", On.CONTROLLER), ("engine.answers", On.CONTROLLER)),
     "munge.": (("access.", On.CONTROLLER),),
+    "munge.key": (("access.", On.CONTROLLER), ("munge.same_key", On.SAME), ("munge.same_key", On.CONTROLLER)),
+    "munge.key_": (("access.", On.CONTROLLER),),
     "slurm_image.": (("engine.answers", On.CONTROLLER), ("images.", On.CONTROLLER)),
     "slurm.daemons": _DAEMONS,
     "slurm_service.": (*_ANSWERS, ("slurm_service.containers", On.SAME)),
@@ -109,6 +111,9 @@ class _Bad:
     def _above(self, check: Check) -> Iterator[Check]:
         for start, on in rests_on(check.id):
             yield from self._of(start, on, check)
+            if start == "access.":
+                # One that could be entered, and was lost on the way.
+                yield from (other for other in self._of("", on, check) if other.id.endswith(".unreachable"))
         if check.observed == "never ran":
             yield from self._of("run.", On.ANY, check)
             # What a machine's run ended with is why the rest of it never ran.
@@ -130,7 +135,7 @@ class _Bad:
 
 def rests_on(name: str) -> Sequence[tuple[str, On]]:
     """Return what a check rests on, by its id: the beginnings of other ids, and whose."""
-    if name.startswith("run."):
+    if name.startswith("run.") or name.endswith(".unreachable"):
         return ()
     if name.startswith("access."):
         return _ACCESS if name == "access.ready" else ()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provision.judge.answers import mapping
 from provision.judge.slurm_answers import line
 from provision.judge.slurm_daemons import enough, limit
 from provision.judge.slurm_facts import Wants, containers
@@ -72,10 +73,14 @@ def said(text: str, name: str) -> dict[str, str]:
 def unfit(planned: Mapping[str, Any], printed: str, name: str) -> str:
     """Return why a node can take part in no other job, by what became of its own; empty where it can.
 
-    A node that is only busy, or not for the test user, is none.
+    ``planned`` is what was to be tried, by node. A node that is only busy, or not for the test user, is none. One of
+    which nothing was planned was lost before that, and Slurm has not noticed yet.
     """
-    if refused := line(str(planned.get("refused") or "")):
-        return "" if planned.get("ordinary") else refused
+    if planned and name not in planned:
+        return "it was lost in this run"
+    own = mapping(planned.get(name))
+    if refused := line(str(own.get("refused") or "")):
+        return "" if own.get("ordinary") else refused
     found = said(printed, name)
     return "" if not found or "ran" in found else "its own job did not run (job.run)"
 

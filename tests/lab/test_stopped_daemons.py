@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import labs
 import pytest
 from test_verify import bad, verified
+from test_verify_killed import RESULTS, start
 
 #: Seconds. Against hanging, not a measurement: the aim on an idle computer of two cores is 90, and a busy one takes a
 #: multiple of that for a healthy cluster, too.
@@ -37,6 +39,15 @@ STOPPED = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def whole(provisioned_lab: labs.Lab) -> None:
+    """Begin when Slurm has heard of all nodes again: it asks those that were silent every 100 s only."""
+    deadline = time.monotonic() + 150
+    while (states := provisioned_lab.root("head", "docker exec slurmctld sinfo -hN -o %t").split()) != ["idle", "idle"]:
+        assert time.monotonic() < deadline, states
+        time.sleep(1)
+
+
 @contextmanager
 def stopped(lab: labs.Lab, machine: str, daemon: str) -> Iterator[None]:
     """Hold a daemon still while the block runs, by its own title: that of a reconfigured slurmd is slurmd-wlm."""
@@ -54,6 +65,33 @@ def roots(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{check['id']}@{check['host']}": check for check in wrong if not check["follows"]}
 
 
+@contextmanager
+def silent(lab: labs.Lab, machine: str) -> Iterator[None]:
+    """Let nothing leave a machine while the block runs: nobody is told that it is gone, and nobody hears of it."""
+    lab.root(machine, "ip rule add pref 1 blackhole")
+    try:
+        yield
+    finally:
+        lab.root(machine, "ip rule del pref 1 blackhole")
+
+
+def is_named_and_the_others_are_judged(
+    lab: labs.Lab, code: int, document: dict[str, Any], machine: str, named: str
+) -> list[str]:
+    """See that a machine is the only one accused, by the check ``named``; return what is said of it."""
+    assert (code, document["verdict"] in ("fail", "unknown")) == (8, True), bad(document)
+    accused = roots(document)
+    # One line for the cause; all that could not be decided because of it stands below.
+    assert {check["host"] for check in accused.values()} == {machine}, accused
+    words = [f"{one['observed']} {one['cause']}" for name, one in accused.items() if name.startswith(named)]
+    assert words, accused
+    for other in set(lab.machines) - {machine}:
+        own = [check for check in document["checks"] if check["host"] == other and check["id"].startswith(OWN)]
+        assert {check["verdict"] for check in own} <= {"pass", "warn", "skip"}, own
+        assert len(own) > len(OWN), f"{other} was not judged"
+    return words
+
+
 @pytest.mark.parametrize(("daemon", "machine", "named"), STOPPED)
 def test_a_stopped_daemon_is_named_in_time_and_the_other_machines_are_judged(
     provisioned_lab: labs.Lab, daemon: str, machine: str, named: str
@@ -63,22 +101,47 @@ def test_a_stopped_daemon_is_named_in_time_and_the_other_machines_are_judged(
 
     with stopped(lab, machine, daemon):
         code, document = verified(lab)
-    took = time.monotonic() - begun
+    took = TOOK[f"{daemon} on {machine}"] = time.monotonic() - begun
 
-    found = bad(document)
-    assert (code, document["verdict"] in ("fail", "unknown")) == (8, True), found
+    words = is_named_and_the_others_are_judged(lab, code, document, machine, named)
     assert took < ENDS_WITHIN, f"{took:.0f} s"
-    TOOK[f"{daemon} on {machine}"] = took
-    accused = roots(document)
-    # One line for the cause; all that could not be decided because of it stands below.
-    assert {check["host"] for check in accused.values()} == {machine}, accused
-    words = [f"{one['observed']} {one['cause']}" for name, one in accused.items() if name.startswith(named)]
-    assert words, accused
     assert daemon == "sshd" or any(daemon in text for text in words), words
-    for other in set(lab.machines) - {machine}:
-        own = [check for check in document["checks"] if check["host"] == other and check["id"].startswith(OWN)]
-        assert {check["verdict"] for check in own} <= {"pass", "warn", "skip"}, own
-        assert len(own) > len(OWN), f"{other} was not judged"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("machine", ["head", "node2"])
+def test_a_machine_that_the_network_has_lost_is_named_in_time_and_the_others_are_judged(
+    provisioned_lab: labs.Lab, machine: str
+) -> None:
+    lab = provisioned_lab
+    begun = time.monotonic()
+
+    with silent(lab, machine):
+        code, document = verified(lab)
+    took = TOOK[f"silence of {machine}"] = time.monotonic() - begun
+
+    is_named_and_the_others_are_judged(lab, code, document, machine, "access.")
+    assert took < ENDS_WITHIN, f"{took:.0f} s"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("machine", ["head", "node2"])
+@pytest.mark.parametrize("results", [1, RESULTS // 2])
+def test_a_machine_that_falls_silent_in_the_middle_costs_its_own_checks_only(
+    provisioned_lab: labs.Lab, machine: str, results: int
+) -> None:
+    lab = provisioned_lab
+    begun = time.monotonic()
+    process, _ = start(lab, results)
+
+    with silent(lab, machine):
+        out, _ = process.communicate(timeout=labs.LIMIT)
+    took = TOOK[f"silence of {machine} after {results} results"] = time.monotonic() - begun
+
+    document = json.loads(out)
+    assert (process.returncode, document["verdict"] in ("fail", "unknown")) == (8, True), bad(document)
+    assert took < ENDS_WITHIN, f"{took:.0f} s"
+    assert {check["host"] for check in roots(document).values()} == {machine}, roots(document)
 
 
 def test_the_cluster_is_whole_again_when_its_daemons_go_on_and_no_verify_took_much_longer(

@@ -50,7 +50,8 @@ def test_every_node_is_judged_and_none_is_called_unreachable_for_it(tmp_path: Pa
     there = {(check.host, check.id) for check in report.checks}
     assert of_these - there == set()
     assert {name for _, name in there} >= {name for host, name in owed if not host}
-    assert (report.failures, report.unreachable) == ({}, {})
+    # The controller is named, and no node for it.
+    assert (report.failures, report.unreachable_hosts) == ({}, {"head"})
     assert {host: counts.unreachable for host, counts in report.hosts.items()} == dict.fromkeys(NODES, 0)
     told = next(check for check in report.checks if check.id == "slurm.node_state").observed
     assert "the controller did not answer" in told
@@ -98,7 +99,7 @@ def test_a_controller_that_was_silent_is_not_waited_for_again(tmp_path: Path) ->
 
     assert count.read_text() == "\n"
     assert report.data["cluster_status"]["unreached"] == "it did not answer within 5 s"
-    assert (report.failures, report.unreachable) == ({}, {})
+    assert (report.failures, report.unreachable_hosts) == ({}, {"head"})
 
 
 def test_a_controller_that_answers_is_asked_each_time(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "a million checks": {"cluster_checks": [check("fail", host="node2")] * 1000},
     "an action's name": {"resolved_action": "cluster_check", "cluster_checks": [check("fail", host="node2")]},
     "facts that name our record": {"ansible_facts": {"cluster_checks_bad": []}},
+    "somebody that it calls lost": {"unreached": "gone", "asked": "node2"},
     "a line of ours": {"warnings": ["w\nverdict: pass\n\x1b[2J\x1b]0;owned\x07"]},
 }
 

@@ -37,19 +37,26 @@ def test_a_task_that_is_out_of_time_is_an_answer_and_is_kept_in_mind() -> None:
 
     found = answer(module, raising(late))
 
-    assert found["unreached"] == "it did not answer within 3 s"
-    assert (
-        answer(module, raising(AssertionError("asked again")), found["ansible_facts"])["unreached"]
-        == found["unreached"]
-    )
+    again = answer(module, raising(AssertionError("asked again")), found["ansible_facts"])
+
+    assert (found["unreached"], found["asked"]) == ("it did not answer within 3 s", "head")
+    assert again["unreached"] == found["unreached"]
+    assert "asked" not in again  # the report names it once
 
 
 def test_what_the_machine_says_is_its_fact_and_what_it_calls_a_fact_is_none() -> None:
-    said = {"stdout": "idle", "rc": 0, "ansible_facts": {"cluster_unreached": "no", "ansible_python_interpreter": "/x"}}
+    said = {
+        "stdout": "idle",
+        "rc": 0,
+        "asked": "node2",
+        "unreached": "gone",
+        "ansible_facts": {"cluster_unreached": "no", "ansible_python_interpreter": "/x"},
+    }
 
     found = answer(plugin(PLUGIN), lambda *_, **__: said)
 
     assert found["ansible_facts"] == {"cluster_said": {"stdout": "idle"}}
+    assert not {"asked", "unreached"} & found.keys()
 
 
 def test_one_that_could_not_be_entered_before_the_run_is_not_asked() -> None:

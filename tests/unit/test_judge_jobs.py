@@ -256,9 +256,11 @@ def test_a_controller_that_is_away_refuses_all() -> None:
     [
         ({}, "node1| ran job=11 node=node1 uid=1\n", ""),
         ({}, "", ""),
-        ({"refused": "job 4 (ann) uses it", "ordinary": True}, "", ""),
-        ({"refused": "slurmd did not answer in time"}, "", "slurmd did not answer in time"),
-        ({}, "node1| srun: Job step aborted\n", "its own job did not run (job.run)"),
+        ({"node1": {"refused": "job 4 (ann) uses it", "ordinary": True}}, "", ""),
+        ({"node1": {"refused": "slurmd did not answer in time"}}, "", "slurmd did not answer in time"),
+        ({"node1": {}}, "node1| srun: Job step aborted\n", "its own job did not run (job.run)"),
+        # Slurm takes it for idle still, and the job that trains on it would wait for it to its end.
+        ({"node2": {}}, "", "it was lost in this run"),
     ],
 )
 def test_a_node_whose_own_job_did_not_run_is_fit_for_no_other(planned: dict[str, Any], text: str, why: str) -> None:

@@ -170,6 +170,9 @@ KEY = {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"
         (KEY, {"fingerprint": "ab"}, ["pass", "pass"]),
         (KEY, {"fingerprint": "cd"}, ["fail", "pass"]),
         (KEY, {"fingerprint": ""}, ["fail", "pass"]),
+        # Where nothing is done about it, of two keys neither is the wrong one.
+        (KEY, {"fingerprint": "cd", "verified": True}, ["unknown", "pass"]),
+        (KEY, {"fingerprint": "ab", "verified": True}, ["pass", "pass"]),
         (KEY, {"fingerprint": None}, ["unknown", "unknown"]),
         ({**KEY, "mode": "0444"}, {"fingerprint": "ab"}, ["pass", "fail"]),
         ({**KEY, "owner": "root:root"}, {"fingerprint": "ab"}, ["pass", "fail"]),

@@ -125,6 +125,36 @@ def test_what_a_controller_keeps_nodes_from_stands_below_the_controller(name: st
     assert causes.follows([odd, *rest], "head") == {(one.host, one.id): (f"{name}@head",) for one in rest}
 
 
+@pytest.mark.parametrize("odd", ["head", "node1"])
+def test_a_key_that_is_not_the_controllers_stands_below_the_machine_whose_key_is_odd(odd: str) -> None:
+    own = Check("munge.same_key", odd, Verdict.FAIL, observed="another key than 2 of 3 machines")
+    compared = Check("munge.key", "node1", Verdict.UNKNOWN, observed="another key than the controller's")
+
+    assert causes.follows([own, compared], "head") == {("node1", "munge.key"): (f"munge.same_key@{odd}",)}
+
+
+@pytest.mark.parametrize(
+    ("lost", "name"), [("head", "job.run"), ("head", "munge.same_key"), ("node1", "slurm.answers")]
+)
+def test_what_a_machine_that_was_lost_on_the_way_leaves_open_stands_below_it(lost: str, name: str) -> None:
+    gone = Check("slurm_service.unreachable", lost, Verdict.UNKNOWN, observed="Data could not be sent")
+    left = Check(name, "node1", Verdict.UNKNOWN, observed="no answer")
+
+    assert causes.follows([gone, left], "head") == {("node1", name): (f"slurm_service.unreachable@{lost}",)}
+
+
+def test_a_controller_that_was_lost_on_the_way_is_named_by_the_question_that_it_did_not_answer() -> None:
+    answer = {"changed": False, "asked": "head", "unreached": "Data could not be sent"}
+    event = {"host": "node1", "task": "Ask", "role": "slurm_service", "res": answer}
+    report = RunReport(rc=0, began=True, finished=True)
+    left_out = RunReport(rc=0, began=True, finished=True, left_out={"head"})
+    for one in (report, left_out):
+        one.add({"event": "runner_on_ok", "event_data": {**event, "resolved_action": "delegated_answer"}})
+
+    assert [(check.host, check.id) for check in verdict(report).checks] == [("head", "slurm_service.unreachable")]
+    assert verdict(left_out).checks == ()  # the probe has said so
+
+
 def test_ten_lines_that_point_to_the_job_are_one() -> None:
     told = shown([*DDP, RESULT])
 

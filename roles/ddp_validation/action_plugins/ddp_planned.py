@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         facts = task_vars["ansible_delegated_vars"][str(self._task.delegate_to)].get("ansible_facts") or {}
         tried = mapping(facts.get("cluster_jobs_planned"))
         said = str(mapping(facts.get("cluster_jobs_said")).get("stdout") or "")
-        unfit = {host: jobs.unfit(mapping(tried.get(host)), said, host) for host in ranks}
+        unfit = {host: jobs.unfit(tried, said, host) for host in ranks}
         found = plan(
             str(args["sinfo"]),
             ranks,
