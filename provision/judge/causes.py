@@ -1,8 +1,8 @@
 """Cause before consequence: which checks could not be made because of which others. Pure.
 
 A table says what a subject rests on. Only what was not decided is put below a check that did not pass; a check that
-failed has evidence of its own and stands for itself. Nothing is claimed beyond the table: below a root stands "not
-decided".
+failed has evidence of its own and stands for itself, but for one that says of another machine that it is silent.
+Nothing is claimed beyond the table: below a root stands "not decided".
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _WHOLE = tuple(
 #: What checks rest on, by the beginning of their ids: the longest that fits counts, beside the run and the way in.
 RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "images.": (("access.", On.CONTROLLER), ("engine.answers", On.CONTROLLER)),
+    "container_images.": (("access.", On.CONTROLLER),),
     "munge.": (("access.", On.CONTROLLER),),
     "munge.key": (("access.", On.CONTROLLER), ("munge.same_key", On.SAME), ("munge.same_key", On.CONTROLLER)),
     "munge.key_": (("access.", On.CONTROLLER),),
@@ -74,15 +75,19 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
 }
 
 
+#: Checks whose failure is the silence of another machine, and nothing else.
+SILENCE = ("images.registry_answers",)
+
+
 def follows(checks: Sequence[Check], controller: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return for each check that was not decided the roots of it that did not pass, as ``id@machine``.
+    """Return for each check that has no evidence of its own the roots of it that did not pass, as ``id@machine``.
 
     Only roots are named: what itself was not decided because of something leads on to that.
     """
     bad = _Bad([check for check in checks if not check.ok], controller)
     found = {}
     for check in bad.checks:
-        if check.verdict is Verdict.UNKNOWN and (roots := bad.roots(check)):
+        if roots := bad.roots(check):
             found[check.host, check.id] = tuple(dict.fromkeys(_name(root) for root in roots))
     return found
 
@@ -98,7 +103,7 @@ class _Bad:
 
     def roots(self, check: Check) -> list[Check]:
         """Return where a check's ways end, nothing where it stands for itself."""
-        if check.verdict is not Verdict.UNKNOWN:
+        if check.verdict is not Verdict.UNKNOWN and check.id not in SILENCE:
             return []
         if check not in self._roots:
             self._roots[check] = []  # a way that leads back to its beginning ends there

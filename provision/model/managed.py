@@ -14,10 +14,10 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
 ``restarted_for`` are checks whose mending writes a file of ``started_after`` that is not among ``files``; ``restart``
 and ``replacement`` say what those mean to the ones who work on the cluster.
 
-Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null: what it has to be is
-not known, because another machine did not say. Any entry may have ``when``. A text, a ``when`` and what else is not a
-name may rest on what the machine has answered (``cluster_machine``); which paths, packages and services are asked about
-may not, because it is known before.
+Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null, or ``known`` false
+beside a template: what it has to be is not known, because another machine did not say. Any entry may have ``when``. A
+text, a ``when`` and what else is not a name may rest on what the machine has answered (``cluster_machine``); which
+paths, packages and services are asked about may not, because it is known before.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ def _names(entries: Sequence[str] | None) -> list[str]:
 
 
 def _place(entry: Mapping[str, Any], mode: str) -> Place:
-    text = entry.get("text")
+    known = bool(entry.get("known", True)) and ("content" not in entry or entry["content"] is not None)
+    text = entry.get("text") if known else None
     return Place(
         path=str(entry["path"]),
         owner=str(entry.get("owner", "root")),
@@ -185,7 +186,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         mode=str(entry.get("mode", mode)).rjust(4, "0"),
         text=None if text is None else str(text),
         secret=bool(entry.get("secret", False)),
-        known="content" not in entry or entry["content"] is not None,
+        known=known,
         program="file" in entry,
     )
 

@@ -128,6 +128,8 @@ def test_a_file_of_which_nobody_said_what_it_has_to_be_is_unknown_until_somethin
     check = judged("files", STATE, data)
     assert (check.verdict, "nobody said" in check.observed) == ("unknown", True)
     assert judged("files", {**STATE, "paths": {**STATE["paths"], "/etc/old.conf": FILE}}, data).verdict == "fail"
+    data["files"] = [{"path": "/etc/munge.d/a.conf", "template": "a.j2", "text": "b\n", "known": False}]
+    assert judged("files", STATE, data).verdict == "unknown"
     data["files"] = [{"path": "/etc/munge.d/a.conf", "mode": "0644"}]
     assert judged("files", STATE, data).verdict == "pass"
 

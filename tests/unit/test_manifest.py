@@ -134,7 +134,8 @@ def test_a_key_that_is_not_the_controllers_stands_below_the_machine_whose_key_is
 
 
 @pytest.mark.parametrize(
-    ("lost", "name"), [("head", "job.run"), ("head", "munge.same_key"), ("node1", "slurm.answers")]
+    ("lost", "name"),
+    [("head", "job.run"), ("head", "container_images.files"), ("head", "munge.same_key"), ("node1", "slurm.answers")],
 )
 def test_what_a_machine_that_was_lost_on_the_way_leaves_open_stands_below_it(lost: str, name: str) -> None:
     gone = Check("slurm_service.unreachable", lost, Verdict.UNKNOWN, observed="Data could not be sent")
@@ -166,6 +167,16 @@ def test_a_fail_with_evidence_of_its_own_is_never_put_below_another() -> None:
     failed = Check("slurm.daemons", "node2", Verdict.FAIL, observed="slurmd exited")
 
     assert causes.follows([MUNGE, failed], "head") == {}
+
+
+def test_a_registry_that_a_node_cannot_reach_is_the_controllers_only_where_that_is_silent() -> None:
+    registry = Check("images.registry_answers", "node1", Verdict.FAIL, observed="it did not answer in 10 s")
+    gone = Check("verify.unreachable", "head", Verdict.UNKNOWN, observed="Data could not be sent")
+
+    assert causes.follows([registry], "head") == {}
+    assert causes.follows([registry, gone], "head") == {
+        ("node1", "images.registry_answers"): ("verify.unreachable@head",)
+    }
 
 
 def test_what_has_no_cause_in_the_table_stands_for_itself() -> None:
