@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import fleet
+from bench.commands import BIN, CLUSTERCTL
 from bench.processor import Cost, measure
 
 from provision import content
 from provision.ansible_env import clean_environment
 from provision.inventory import loader
-
-BIN = Path(sys.executable).parent
 
 #: Where the recorder is on a machine, and what it keeps; both go when the answers are here.
 RECORDER, KEPT = "/usr/local/sbin/bench-recorder", "/run/bench-recorded"
@@ -76,7 +75,7 @@ def replay(machines: fleet.Fleet, recorded: Recorded, count: int) -> Path:
     """Let ``count`` made-up machines answer as those of the cluster did; return their inventory."""
     inventory = machines.write(count, recorded.hardware, **recorded.variables)
     rendered = machines.directory / f"rendered{count}"
-    measure([str(BIN / "clusterctl"), "render", str(inventory), "--output", str(rendered)])
+    measure([CLUSTERCTL, "render", str(inventory), "--output", str(rendered)])
     machines.answer("machine_facts", _told(recorded, recorded.node, count, rendered, "@NAME@", "@ADDRESS@"))
     head = _told(recorded, recorded.controller, count, rendered, fleet.name(0), fleet.address(0))
     machines.answer("machine_facts", head, fleet.name(0))
@@ -85,7 +84,7 @@ def replay(machines: fleet.Fleet, recorded: Recorded, count: int) -> Path:
 
 def judged(machines: fleet.Fleet, recorded: Recorded, count: int) -> Cost:
     """Return what it costs to ask and judge ``count`` machines whole, by clusterctl."""
-    return measure([str(BIN / "clusterctl"), "provision", "--check", str(replay(machines, recorded, count))])[0]
+    return measure([CLUSTERCTL, "provision", "--check", str(replay(machines, recorded, count))])[0]
 
 
 def _told(recorded: Recorded, answer: str, count: int, rendered: Path, name: str, address: str) -> str:

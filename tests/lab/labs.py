@@ -22,6 +22,11 @@ BIN = Path(sys.executable).parent
 LIMIT = 1800
 
 
+def cache() -> Path:
+    """Return the directory that all labs of this user share, as the role lab_machines has it."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterctl"
+
+
 def run(command: Sequence[str | Path], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command with its output captured; with ``check``, a failure shows that output as the test's error."""
     environment = clean_environment() | options.pop("env", {})
@@ -146,16 +151,24 @@ def down(name: str) -> None:
 
 @contextmanager
 def made(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Iterator[Lab]:
-    """Make a lab and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set.
+    """Make a lab, and remove it in the end."""
+    with removed(name):
+        yield up(name, nodes=nodes, gpus=gpus, sudo_password=sudo_password)
+
+
+@contextmanager
+def removed(name: str) -> Iterator[None]:
+    """Remove the lab that is made within, unless ``CLUSTERCTL_KEEP_LABS`` is set.
 
     One that a killed session has left is no clean one: it is removed before.
     """
-    if labs.directory(name).exists() and not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+    keep = bool(os.environ.get("CLUSTERCTL_KEEP_LABS"))
+    if labs.directory(name).exists() and not keep:
         down(name)
     try:
-        yield up(name, nodes=nodes, gpus=gpus, sudo_password=sudo_password)
+        yield
     finally:
-        if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
+        if not keep:
             down(name)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import labs
 import pytest
 import yaml
 
@@ -42,11 +43,11 @@ def torch_python() -> Path:
     """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
     defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
     wanted = [str(word) for word in defaults["lab_machines_wheels"]]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterctl"
-    home = cache / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
+    home = labs.cache() / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
     if not (home / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        wheels = ["--find-links", str(cache / "wheels")] if (cache / "wheels").is_dir() else []
+        downloaded = labs.cache() / "wheels"
+        wheels = ["--find-links", str(downloaded)] if downloaded.is_dir() else []
         subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wheels, *wanted], check=True)
         (home / "complete").touch()
     return home / "bin" / "python"

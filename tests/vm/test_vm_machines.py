@@ -152,4 +152,4 @@ def test_a_machine_that_a_handler_reboots_comes_back_once_and_the_run_goes_on(
         lambda: "Up" in vm_lab.root("node1", "docker ps --filter name=slurmd --format '{{.Status}}'"), 300, "no slurmd"
     )
     assert vm_lab.root("node1", "systemctl is-active munge docker").split() == ["active", "active"]
-    vms.until(lambda: vm_lab.node_state("node1") == "idle", 300, "the node is not idle")
+    vm_lab.wait_idle("node1", 300)

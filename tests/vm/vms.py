@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -98,34 +97,24 @@ class VmLab(labs.Lab):
 
     def wait_idle(self, node: str, seconds: float) -> None:
         """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
-        end = time.monotonic() + seconds
-        while (state := self.node_state(node)) != "idle":
-            assert time.monotonic() < end, self.root("head", f"echo {state}; scontrol show node {node}; squeue")
-            time.sleep(2)
+        asked = f"scontrol show node {node}; squeue"
+        until(lambda: self.node_state(node) == "idle", seconds, lambda: self.root("head", asked))
 
 
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for something that becomes true by itself."""
+def until(condition: Callable[[], bool], seconds: float, what: str | Callable[[], str]) -> None:
+    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"after {seconds:g} s: {what}"
+        assert time.monotonic() < end, f"after {seconds:g} s: {what if isinstance(what, str) else what()}"
         time.sleep(2)
 
 
 @contextmanager
 def made(name: str, *, nodes: int = 2, kind: str = "vm") -> Iterator[VmLab]:
-    """Make a lab with virtual machines and remove it in the end, unless ``CLUSTERCTL_KEEP_LABS`` is set.
-
-    One that a killed session has left is no clean one: it is removed before.
-    """
-    if VmLab(name, nodes).directory.exists() and not os.environ.get("CLUSTERCTL_KEEP_LABS"):
-        labs.down(name)
-    try:
+    """Make a lab with virtual machines, and remove it in the end."""
+    with labs.removed(name):
         labs.clusterctl("lab", "up", name, "--kind", kind, "--nodes", str(nodes), timeout=LIMIT)
         yield VmLab(name, nodes)
-    finally:
-        if not os.environ.get("CLUSTERCTL_KEEP_LABS"):
-            labs.down(name)
 
 
 def have_images() -> None:
@@ -139,8 +128,7 @@ def have_images() -> None:
 
 def has_images() -> bool:
     """Tell whether a lab has left images in the cache; a controller that is a container renews them in no time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterctl" / "images"
-    return {"slurm", "ddp"} <= {path.name.partition("-")[0] for path in cache.glob("*.json")}
+    return {"slurm", "ddp"} <= {path.name.partition("-")[0] for path in (labs.cache() / "images").glob("*.json")}
 
 
 def memory_used(name: str) -> int:
