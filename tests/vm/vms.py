@@ -21,6 +21,10 @@ from provision.lab import computer
 LIMIT = 2400
 
 
+#: The stages without which a node runs no jobs. Those of GPU drivers and RDMA cost emulated machines minutes.
+JOBS = ("discover", "preflight", "base", "containers", "munge", "slurm")
+
+
 @dataclass(frozen=True)
 class VmLab(labs.Lab):
     """A lab of virtual machines that is up."""
