@@ -129,13 +129,20 @@ def training(facts: dict[str, Any], scope: list[str], **node3: Any) -> dict[str,
 
 
 def test_training_is_planned_by_what_nodes_declare_and_by_what_became_of_their_own_jobs() -> None:
-    refused = {"cluster_jobs_planned": {"node2": {"refused": "slurmd is gone", "ordinary": False}}}
+    tried = {"node1": {}, "node2": {"refused": "slurmd is gone", "ordinary": False}, "node3": {}}
 
-    found = training(refused, ["node1", "node2", "node3"], node_mig="1g.10gb")
+    found = training({"cluster_jobs_planned": tried}, ["node1", "node2", "node3"], node_mig="1g.10gb")
 
     assert found["ansible_facts"]["cluster_ddp_planned"]["out"] == {"node2": "slurmd is gone"}
     assert list(found["apart"]) == ["node3"]
     assert json.loads(found["arguments"]) == [{"expect": {"node1": 2}, "gpus": 2, "partition": "batch"}]
+
+
+def test_no_training_is_given_to_a_node_that_was_lost_before_its_own_job_was_planned() -> None:
+    found = training({"cluster_jobs_planned": {"node1": {}, "node3": {}}}, ["node1", "node2", "node3"])
+
+    assert found["ansible_facts"]["cluster_ddp_planned"]["out"] == {"node2": "it was lost in this run"}
+    assert json.loads(found["arguments"]) == [{"expect": {"node1": 2, "node3": 2}, "gpus": 2, "partition": "batch"}]
 
 
 def test_a_node_outside_the_run_is_told_of_and_gets_no_part() -> None:
