@@ -19,6 +19,7 @@ from provision.judge import (
     managed,
     munge,
     preflight,
+    slurm_client,
     slurm_conf,
     slurm_image,
     slurm_running,
@@ -79,6 +80,7 @@ ROLES: Mapping[str, Role] = {
     "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_SLURM),
     "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
     "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_SLURM, fix=slurm_conf.SUBJECT.fix),
+    "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller",)),
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_SLURM),
     "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_SLURM),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutation import Batch, Row
 from mutations_containers import CONFIGURATION, KILLED, REMADE, STATES, UPDATES
-from mutations_files import FILES, MORE_FILES, PROOFS, astray
+from mutations_files import COMMANDS_ASTRAY, FILES, MORE_COMMANDS, MORE_FILES, PROOFS
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
 
@@ -37,8 +37,8 @@ REFUSED = (
 BATCHES = (
     Batch("files", PROOFS, verified=(NEW_AUTHORITY, *FILES)),
     Batch("services", (*SERVICES, *MORE_FILES)),
-    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, astray("scancel", "scontrol", "sdiag", "sinfo", "sprio"))),
-    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, astray("squeue", "srun", "sshare", "sstat"))),
+    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY)),
+    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS)),
     Batch("packages", (*REMADE, *PACKAGES)),
     Batch("controller", (*ENGINE, *CONTROLLER, *KILLED)),
 )

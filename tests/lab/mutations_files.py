@@ -12,6 +12,7 @@ REGISTRY = "/etc/clusterctl/registry"
 MUNGE = "/etc/systemd/system/munge.service.d"
 PROOF = "/var/lib/clusterctl/ddp"
 PROGRAM = f"{PROOF}/ddp_proof"
+COMMANDS = "/opt/clusterctl/slurm"
 
 
 def astray(*names: str) -> Row:
@@ -22,8 +23,8 @@ def astray(*names: str) -> Row:
         "head",
         f"ln -sfn /bin/true {first}; rm {second}; cp /bin/true {second}; rm -f {' '.join(rest)}",
         {
-            "slurm_service.files": (
-                f"{first} leads to /bin/true, not to slurm-command",
+            "slurm_client.files": (
+                f"{first} leads to /bin/true, not to {COMMANDS}/current/bin/{names[0]}",
                 f"{second} is a file, not a link",
                 *(f"{path} is absent" for path in rest),
             )
@@ -60,9 +61,17 @@ FILES = (
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
     *spoilt("owner", "munge", MUNGE, "node1"),
     *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
-    *spoilt("text", "slurm_service", "/usr/local/bin/slurm-command", "head"),
-    *spoilt("mode", "slurm_service", "/usr/local/sbin/slurm-as-user", "head"),
-    *spoilt("text", "slurm_service", "/etc/sudoers.d/clusterctl-slurm", "head"),
+    *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
+    *spoilt("owner", "slurm_client", COMMANDS, "head"),
+    *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),
+    *spoilt("there", "slurm_client", "/usr/local/sbin/slurm-as-user", "head"),
+    *spoilt("there", "slurm_client", "/etc/sudoers.d/clusterctl-slurm", "head"),
+    Row(
+        "a library of Slurm's commands is another",
+        "head",
+        f"echo by hand >>{COMMANDS}/current/lib/libmunge.so.2",
+        {"slurm_client.programs": "broken; in use: "},
+    ),
     *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
     *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
 )
@@ -89,7 +98,13 @@ PROOFS = (
 
 #: The rest of the files that are read anew each time; beside what is no file.
 MORE_FILES = (
-    astray("sacct", "sacctmgr", "salloc", "sattach", "sbatch"),
+    astray("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast"),
+    Row(
+        "other commands of Slurm are in use",
+        "head",
+        f"mkdir {COMMANDS}/other; ln -sfn other {COMMANDS}/current",
+        {"slurm_client.programs": "whole; in use: other"},
+    ),
     *spoilt("text", "ddp_validation", f"{PROGRAM}/program.py", "node1"),
     *spoilt("mode", "ddp_validation", f"{PROGRAM}/record.py", "node1"),
     *spoilt("gone", "ddp_validation", f"{PROGRAM}/reference.py", "node1"),
@@ -100,3 +115,7 @@ MORE_FILES = (
     *spoilt("mode", "ddp_validation", f"{PROOF}/runs/slurmtest", "node2"),
     *spoilt("text", "ddp_validation", f"{PROOF}/ddp_job.sh", "node2"),
 )
+
+#: The other commands of Slurm's.
+COMMANDS_ASTRAY = astray("scancel", "scontrol", "scrontab", "sdiag", "sinfo", "sprio")
+MORE_COMMANDS = astray("squeue", "sreport", "srun", "sshare", "sstat", "strigger")

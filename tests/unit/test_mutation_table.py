@@ -27,6 +27,7 @@ from provision.judge import (
     munge,
     preflight,
     road,
+    slurm_client,
     slurm_conf,
     slurm_image,
     slurm_running,
@@ -69,7 +70,8 @@ MADE_UP = {
 
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
-    base_system.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_conf.SUBJECT,
+    base_system.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT,
+    slurm_conf.SUBJECT,
     slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
 )  # fmt: skip
 
@@ -108,6 +110,10 @@ ELSEWHERE = {
     # Only a site's own registry asks for one.
     "tests/unit/test_judge_engine.py": {
         "a_login_is_compared_by_a_hash_and_the_password_is_in_no_check": ["images.login"],
+    },
+    # Another Slurm's: nothing here gives its files another number.
+    "tests/unit/test_judge_slurm_client.py": {
+        "slurms_user_has_the_number_that_the_image_has": ["slurm_client.user"],
     },
     # What the inventory says, whatever the machine has.
     "tests/unit/test_slurm.py": {

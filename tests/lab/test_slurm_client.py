@@ -1,0 +1,127 @@
+"""Slurm's commands are the user's own processes: environment, groups, terminal, signals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import labs
+import pytest
+
+#: An ordinary user of these tests alone, and the group of a project that she is in beside her own. slurmctld remembers
+#: for ten minutes which groups somebody is in.
+USER, PROJECT = "t-person", "t-project"
+
+
+def words(lab: labs.Lab, script: str) -> list[str]:
+    """Return what runs a script on the controller as she does after a login."""
+    return ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", USER, "--command", script]
+
+
+def run(lab: labs.Lab, script: str) -> str:
+    return labs.run(words(lab, script)).stdout.strip()
+
+
+def code(lab: labs.Lab, script: str) -> int:
+    return labs.run(words(lab, script), check=False).returncode
+
+
+def jobs(lab: labs.Lab) -> list[str]:
+    return run(lab, f"squeue --noheader --user={USER} --format=%T").split()
+
+
+def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """Machines that know her."""
+    lab = provisioned_lab
+    made = (
+        f"groupadd --gid 64900 {PROJECT}; useradd --uid 64901 --create-home --groups {PROJECT} --shell /bin/bash {USER}"
+    )
+    for machine in lab.machines:
+        lab.root(machine, made)
+    yield lab
+    run(lab, f"scancel --user={USER}")
+    wait_for(lambda: not jobs(lab))
+    for machine in lab.machines:
+        lab.root(machine, f"userdel --remove {USER}; groupdel {PROJECT}")
+
+
+def test_a_job_gets_the_environment_and_nothing_of_the_commands_own(lab: labs.Lab) -> None:
+    told = run(lab, "export FOO=1 SECRET='a b'; srun --chdir=/ env")
+
+    assert {"FOO=1", "SECRET=a b"} <= set(told.splitlines())
+    assert "LD_LIBRARY_PATH" not in told
+    assert code(lab, "FOO=2 sbatch --wait --chdir=/ --output=/dev/null --wrap '[ $FOO = 2 ]'") == 0
+
+
+def test_exit_codes_place_umask_and_groups_are_hers(lab: labs.Lab) -> None:
+    assert code(lab, "srun --chdir=/ sh -c 'exit 7'") == 7
+    assert code(lab, "sbatch --wait --chdir=/ --output=/dev/null --wrap 'exit 9'") == 9
+    assert code(lab, "salloc -n1 sh -c 'exit 5'") == 5
+    assert run(lab, "cd /usr/share && srun pwd") == "/usr/share"
+    assert run(lab, "umask 027; srun --chdir=/ sh -c umask") == "0027"
+    assert PROJECT in run(lab, "srun --chdir=/ id --groups --name").split()
+    assert run(lab, "cd / && salloc -n1 cat /etc/hostname") == "head", "salloc's command runs where she is"
+
+
+def test_a_script_that_only_her_group_may_read_is_submitted(lab: labs.Lab) -> None:
+    lab.root("head", f"mkdir -p /srv/t-project && chgrp {PROJECT} /srv/t-project && chmod 2770 /srv/t-project")
+    lab.root("head", f"printf '#!/bin/sh\\nexit 3\\n' >/srv/t-project/job && chgrp {PROJECT} /srv/t-project/job")
+    lab.root("head", "chmod 0640 /srv/t-project/job")
+    try:
+        assert code(lab, "cd /srv/t-project && sbatch --wait --chdir=/ --output=/dev/null job") == 3
+    finally:
+        lab.root("head", "rm -r /srv/t-project")
+
+
+def test_another_library_in_her_environment_is_not_theirs(lab: labs.Lab) -> None:
+    run(lab, "mkdir -p /tmp/t-lib; for name in libc.so.6 libslurmfull.so; do echo none >/tmp/t-lib/$name; done")
+    try:
+        assert run(lab, "LD_LIBRARY_PATH=/tmp/t-lib exec sinfo --noheader --format=%P") == "batch*"
+    finally:
+        run(lab, "rm -r /tmp/t-lib")
+
+
+@pytest.mark.parametrize("signal", ["TERM", "HUP"])
+def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
+    assert code(lab, f"timeout --signal={signal} 4 srun --chdir=/ sleep 600") != 0
+
+    wait_for(lambda: not jobs(lab), 30)
+
+
+def test_a_shell_on_a_node_has_a_terminal_and_ends_with_its_own_code(lab: labs.Lab) -> None:
+    process = subprocess.Popen(
+        [*words(lab, "")[:4], "script", "--quiet", "--return", "--command",
+         f"runuser --pty --login {USER} --command 'srun --chdir=/ --pty bash --norc'", "/dev/null"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: jobs(lab) == ["RUNNING"])
+    told, _ = process.communicate("tty; hostname; exit 7\n", timeout=60)
+
+    assert "/dev/pts/" in told
+    assert "node" in told
+    assert process.returncode == 7
+
+
+def test_a_running_step_outlives_slurmctlds_container(lab: labs.Lab) -> None:
+    running = subprocess.Popen(
+        words(lab, "srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'"),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: jobs(lab) == ["RUNNING"])
+
+    lab.root("head", "docker rm --force slurmctld")
+    done = labs.clusterctl("provision", "--json", lab.inventory, "slurm", check=False)
+
+    assert json.loads(done.stdout)["exit_code"] == 0
+    told, _ = running.communicate(timeout=60)
+    assert (told.split(), running.returncode) == ([str(number) for number in range(1, 11)], 5)
