@@ -17,17 +17,23 @@ AT_REGISTRATION = re.compile(
     r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
 )
 
+#: Why slurmctld sets a node DOWN that has started anew since it last answered (validate_node_specs()); with
+#: ReturnToService=1 it stays so.
+REBOOTED = "Node unexpectedly rebooted"
+
 
 def to_resume(node):
-    """Tell whether slurmctld drained the node at a registration that has been followed by a better one.
+    """Tell whether slurmctld keeps the node out for a registration that has been followed by a better one.
 
-    ``node`` is its entry in ``scontrol show node --json``. None: it has not registered since; asking again may help.
+    It drained it for less than is declared, or set it DOWN because it had rebooted by itself. ``node`` is its entry in
+    ``scontrol show node --json``. None: it has not registered since; asking again may help.
     """
     state = set(node.get("state") or ())
     reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
-    if "DRAIN" not in state or author != "slurm" or not AT_REGISTRATION.match(reason):
+    rebooted = "DOWN" in state and "DRAIN" not in state and reason.startswith(REBOOTED)
+    if author != "slurm" or not (rebooted or ("DRAIN" in state and AT_REGISTRATION.match(reason))):
         return False
-    return None if state & {"INVALID_REG", "NOT_RESPONDING", "DOWN", "UNKNOWN"} else True
+    return None if state & {"INVALID_REG", "NOT_RESPONDING", "UNKNOWN", *(() if rebooted else ("DOWN",))} else True
 
 
 def read(directory):

@@ -102,9 +102,9 @@ def _registration(wants: Mapping[str, Any]) -> Check:
     return SUBJECT.check(
         "registration",
         not out,
-        "drained by slurmctld, and has registered with what is declared since" if out else "not kept out for nothing",
+        "kept out by slurmctld, and has registered with what is declared since" if out else "not kept out for nothing",
         "a node that has what is declared takes jobs",
         source="scontrol show nodes --json",
-        cause="it had less than declared when it registered before",
+        cause="it had less than declared when it registered before, or has rebooted by itself",
         consequences=[Consequence(Kind.RESUME, "the node")],
     )

@@ -111,7 +111,7 @@ CONTROLLER = (
         "head",
         "docker exec --user 64030:64030 slurmctld scontrol update nodename=node2 state=drain"
         " reason='Low RealMemory (reported:1 < 100.00% of configured:2)'",
-        {"slurm_service.registration@node2": "drained by slurmctld"},
+        {"slurm_service.registration@node2": "kept out by slurmctld"},
     ),
     Row(
         "the registry lost its images",

@@ -31,6 +31,11 @@ def test_a_node_that_now_registers_as_declared_comes_back(reason: str) -> None:
     assert to_resume(node("IDLE", "DRAIN", reason=reason)) is True
 
 
+def test_a_node_that_has_rebooted_by_itself_comes_back_once_it_answers() -> None:
+    assert to_resume(node("DOWN", reason="Node unexpectedly rebooted")) is True
+    assert to_resume(node("DOWN", "NOT_RESPONDING", reason="Node unexpectedly rebooted")) is None
+
+
 def test_a_node_that_still_has_less_than_declared_is_waited_for() -> None:
     assert to_resume(node("IDLE", "DRAIN", "INVALID_REG")) is None
 
@@ -42,7 +47,9 @@ def test_a_node_that_still_has_less_than_declared_is_waited_for() -> None:
         node("IDLE", "DRAIN", reason="bad fan", author="slurm"),
         node("IDLE", "DRAIN", author="root"),
         node("IDLE", "DRAIN", reason="batch job complete failure"),
-        node("DOWN", reason="Node unexpectedly rebooted"),
+        node("DOWN", "DRAIN", reason="Node unexpectedly rebooted"),
+        node("DOWN", reason="Node unexpectedly rebooted", author="root"),
+        node("DOWN", reason="bad fan", author="root"),
         node("IDLE", reason=LOW),
         node("MIXED", reason="", author=""),
         {"name": "node1"},
