@@ -25,11 +25,15 @@ class ExitCode(IntEnum):
 class ClusterctlError(Exception):
     """Something the operator can fix, said together with how to fix it.
 
+    ``said`` are name and value of what is wrong as they stand in the inventory, for whoever can tell in which line.
     Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
     """
 
-    def __init__(self, problem: str, *, fix: str, exit_code: ExitCode = ExitCode.BAD_REQUEST) -> None:
+    def __init__(
+        self, problem: str, *, fix: str, exit_code: ExitCode = ExitCode.BAD_REQUEST, said: tuple[str, str] = ("", "")
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.fix = fix
         self.exit_code = exit_code
+        self.said = said

@@ -57,14 +57,15 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
+    version = _version(site["slurm_version"])
     try:
         return Cluster(
             name=site["cluster_name"],
             controller=controller,
             nodes=tuple(Node(name=name, address=addresses[name], hardware=hardware[name]) for name in compute),
-            partitions=partitions_from(site["slurm_partitions"], compute),
-            slurm_version=_version(site["slurm_version"]),
-            slurm_parameters=parameters_from(site["slurm_conf_parameters"]),
+            partitions=partitions_from(site["slurm_partitions"], compute, version),
+            slurm_version=version,
+            slurm_parameters=parameters_from(site["slurm_conf_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             simulated=_simulated(site["cluster_simulated"]),

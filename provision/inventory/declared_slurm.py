@@ -10,7 +10,8 @@ from typing import Any
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Partition
-from provision.slurm.names import CONF_PARAMETERS, OWNED_PARAMETERS, PARTITION_PARAMETERS
+from provision.slurm import parameters
+from provision.slurm.names import OWNED_PARAMETERS
 
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -37,7 +38,13 @@ def slurm_value(where: str, value: Any) -> str:
     return text
 
 
-def parameters_from(value: Any) -> dict[str, str | None]:
+def parameters_from(value: Any, release: str) -> dict[str, str | None]:
+    """Return the site's parameters of slurm.conf by their names; None removes one of ours.
+
+    Raises:
+        ClusterctlError: one is not the site's to set, is none that this release of Slurm reads, or has a value that it
+            does not take.
+    """
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -58,10 +65,7 @@ def parameters_from(value: Any) -> dict[str, str | None]:
             raise ClusterctlError(
                 f"slurm_conf_parameters cannot set {name}: {OWNED_PARAMETERS[ours]}", fix=f"remove {name} from there"
             )
-        if meant := _meant(name):
-            raise ClusterctlError(
-                f"slurm_conf_parameters: {name!r} is no parameter of slurm.conf", fix=f"did you mean {meant}?"
-            )
+        _require_parameter("slurm.conf", "slurm_conf_parameters", name, item, release)
         if name.lower() in (known.lower() for known in result):
             raise ClusterctlError(
                 f"slurm_conf_parameters sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
@@ -83,16 +87,20 @@ def cgroup_v1_from(value: Any) -> bool:
     )
 
 
-def _meant(name: str) -> str:
-    """Return the parameter of slurm.conf that a misspelt name is very much like; nothing for one that is right."""
-    known = {parameter.lower(): parameter for parameter in CONF_PARAMETERS}
-    if name.lower() in known:
-        return ""
-    (near,) = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.88) or ("",)
-    return known.get(near, "")
+def _require_parameter(place: str, where: str, name: str, value: Any, release: str) -> None:
+    """Refuse what this release of Slurm does not read, and a value that it does not take."""
+    if wrong := parameters.unknown(place, name, release):
+        raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], said=(name, ""))
+    if value is None:
+        return
+    text = slurm_value(f"{where}: {name}", value)
+    if misfit := parameters.misfit(place, name, text):
+        raise ClusterctlError(
+            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; slurm.conf(5)", said=(name, text)
+        )
 
 
-def partitions_from(value: Any, compute: Sequence[str]) -> tuple[Partition, ...]:
+def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[Partition, ...]:
     if value is None:
         return (Partition(name="batch", parameters=(("Default", "YES"),)),)
     if not isinstance(value, list | tuple) or not value or not all(isinstance(item, Mapping) for item in value):
@@ -100,7 +108,7 @@ def partitions_from(value: Any, compute: Sequence[str]) -> tuple[Partition, ...]
             f"slurm_partitions is {value!r}: it must be a list of mappings, one for each partition",
             fix="write it in group_vars/all.yml, as '- {PartitionName: gpu, Nodes: ALL, Default: \"YES\"}'",
         )
-    partitions = tuple(_partition(item, compute) for item in value)
+    partitions = tuple(_partition(item, compute, release) for item in value)
     names = [partition.name.lower() for partition in partitions]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ClusterctlError(f"slurm_partitions names {', '.join(twice)} twice", fix="merge the two, or rename one")
@@ -112,18 +120,16 @@ def partitions_from(value: Any, compute: Sequence[str]) -> tuple[Partition, ...]
     return partitions
 
 
-def _partition(declared: Mapping[str, Any], compute: Sequence[str]) -> Partition:
-    canonical = {name.lower(): name for name in PARTITION_PARAMETERS}
+def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str) -> Partition:
+    canonical = {name: parameter.name for name, parameter in parameters.known("partition").items()}
     given: dict[str, Any] = {}
     for key, item in declared.items():
-        name = canonical.get(str(key).lower())
-        if name is None:
-            near = difflib.get_close_matches(str(key), PARTITION_PARAMETERS, n=1)
-            raise ClusterctlError(
-                f"slurm_partitions: a partition has no parameter {str(key)[:70]!r}",
-                fix=f"did you mean {near[0]}?" if near else "use the names of slurm.conf(5), PARTITION CONFIGURATION",
-            )
-        given[name] = item
+        if str(key).lower() == "partitionname":
+            given["PartitionName"] = item
+            continue
+        if wrong := parameters.unknown("partition", str(key), release):
+            raise ClusterctlError(f"slurm_partitions: {wrong[0]}", fix=wrong[1], said=(str(key), ""))
+        given[canonical.get(str(key).lower(), str(key))] = item
     name = given.pop("PartitionName", None)
     if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() in ("DEFAULT", "ALL"):
         raise ClusterctlError(
@@ -131,6 +137,8 @@ def _partition(declared: Mapping[str, Any], compute: Sequence[str]) -> Partition
             fix="name each partition, as PartitionName: gpu",
         )
     nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
+    for key, item in given.items():
+        _require_parameter("partition", f"partition {name}", key, item, release)
     texts = {key: slurm_value(f"partition {name}: {key}", item) for key, item in given.items() if item is not None}
     if texts.get("Default", "").upper() == "YES":
         texts["Default"] = "YES"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from provision.errors import ClusterctlError
 from provision.inventory.connections import require_safe
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory
 from provision.inventory.variables import require_known
+from provision.inventory.where import counted_by_sixty, written
 from provision.model.cluster import Cluster
 
 
@@ -18,4 +20,11 @@ def declared(inventory: Inventory) -> Cluster:
     """
     require_safe(inventory)
     require_known(inventory)
-    return cluster_from(inventory.groups, inventory.hostvars)
+    for spot, text in counted_by_sixty(inventory.path, ("slurm_partitions", "slurm_conf_parameters")):
+        raise ClusterctlError(f"{spot}: YAML makes a number of {text}", fix=f'put it in quotes: "{text}"')
+    try:
+        return cluster_from(inventory.groups, inventory.hostvars)
+    except ClusterctlError as error:
+        if not (error.said[0] and (spot := written(inventory.path, *error.said))):
+            raise
+        raise ClusterctlError(f"{spot}: {error.problem}", fix=error.fix, exit_code=error.exit_code) from None

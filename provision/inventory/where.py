@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import yaml
@@ -32,9 +32,12 @@ def where(path: Path) -> str:
     return ""
 
 
-def written(path: Path, name: str) -> str:
-    """Return ``file, line N`` of the first place where a variable of this name is set; nothing where none is found."""
-    sets = re.compile(rf"(?:^|[\s{{,\"']){re.escape(name)}[\"']?\s*[=:]", re.MULTILINE)
+def written(path: Path, name: str, value: str = "") -> str:
+    """Return ``file, line N`` of the first place where a variable of this name is set; nothing where none is found.
+
+    With a ``value``, only where it is set to this one.
+    """
+    sets = re.compile(rf"(?:^|[\s{{,\"']){re.escape(name)}[\"']?\s*[=:]\s*[\"']?{re.escape(value)}", re.MULTILINE)
     for file in _files(path):
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
@@ -45,15 +48,40 @@ def written(path: Path, name: str) -> str:
     return ""
 
 
-def _files(path: Path) -> Iterator[Path]:
+def counted_by_sixty(path: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each value below these variables that YAML reads as a number to the base of sixty.
+
+    ``MaxTime: 1:30:00`` is 5400 to YAML 1.1, and so 5400 minutes to Slurm.
+    """
+    # What is said for the whole cluster is in no machine's own file, of which there may be thousands.
+    for file in _files(path, ("group_vars",)):
+        if file.suffix not in _YAML:
+            continue
+        try:
+            root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        except (OSError, ValueError, yaml.YAMLError, RecursionError):
+            continue
+        pairs = root.value if isinstance(root, yaml.MappingNode) else []
+        waiting = [value for key, value in reversed(pairs) if key.value in names]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, yaml.MappingNode):
+                waiting.extend(value for _, value in reversed(node.value))
+            elif isinstance(node, yaml.SequenceNode):
+                waiting.extend(reversed(node.value))
+            elif node.tag == "tag:yaml.org,2002:int" and ":" in node.value:
+                yield f"{file}, line {node.start_mark.line + 1}", node.value
+
+
+def _files(path: Path, folders: Collection[str] = ("group_vars", "host_vars")) -> Iterator[Path]:
     """Yield the inventory's files and those with the variables beside it."""
     home = path if path.is_dir() else path.parent
     if path.is_file():
         yield path
     elif path.is_dir():
         yield from sorted(file for file in path.iterdir() if file.is_file())
-    for folder in (home / "group_vars", home / "host_vars"):
-        yield from sorted(file for file in folder.rglob("*") if file.is_file())
+    for folder in folders:
+        yield from sorted(file for file in (home / folder).rglob("*") if file.is_file())
 
 
 def _unreadable(text: str) -> int:

@@ -135,7 +135,10 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
 
 @pytest.mark.parametrize(
     ("parameters", "cause"),
-    [({"SchedulerType": "sched/nonsense"}, "sched/nonsense"), ({"Frobnicate": "3"}, "Frobnicate")],
+    [
+        ({"SwitchType": "switch/nonsense"}, "switch/nonsense"),
+        ({"AccountingStorageTRES": "gres/gpu"}, "slurmdbd is required"),
+    ],
 )
 def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old_one_stays(
     site: Site, parameters: dict[str, str], cause: str

@@ -67,7 +67,7 @@ def test_memory_that_the_site_sets_stays_alone(name: str) -> None:
 
 
 def test_processors_that_the_site_sets_stay() -> None:
-    assert shares({"node1": A40}, {"DefCpuPerGPU": 4})["DefCpuPerGPU"] == "4"
+    assert shares({"node1": A40}, {"DefCpuPerGPU": 4})["DefCPUPerGPU"] == "4"
     assert "DefCpuPerGPU" not in shares({"node1": A40}, slurm_conf_parameters={"DefCpuPerGPU": 4})
 
 

@@ -1,0 +1,130 @@
+"""What no release of Slurm would read is refused where it is written, before any daemon meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from declare import cluster
+
+from provision.errors import ClusterctlError, ExitCode
+from provision.inventory import loader
+from provision.inventory.valid import declared
+from provision.slurm import parameters
+
+#: Parameters of slurm.conf with a value that Slurm takes.
+GOOD: list[tuple[str, Any]] = [
+    ("MessageTimeout", 60), ("MessageTimeout", "60"), ("MessageTimeout", "0x3c"), ("MinJobAge", "UNLIMITED"),
+    ("MaxJobCount", 4294967295), ("DisableRootJobs", True), ("DisableRootJobs", "no"), ("PriorityMaxAge", "7-0"),
+    ("PriorityDecayHalfLife", "14-00:00:00"), ("SlurmctldDebug", "debug2"), ("SlurmctldDebug", 4),
+    ("TaskPlugin", "task/affinity,task/cgroup"), ("TaskPlugin", ["task/affinity", "task/cgroup"]),
+    ("ReturnToService", 0), ("SlurmctldPort", "6817-6820"), ("AccountingStorageEnforce", "associations,limits,qos"),
+    ("SuspendTime", "INFINITE"), ("PreemptMode", "REQUEUE,GANG"), ("Prolog", "/opt/site/prolog"),
+]  # fmt: skip
+
+#: With one that it does not take, or that is none of its parameters.
+BAD: list[tuple[str, Any]] = [
+    ("Frobnicate", 3), ("MessageTimeot", 3), ("ConstrainSwapSpace", "yes"), ("ConstrainRAMSpace", "yes"),
+    ("MaxTime", "1:00"), ("State", "UP"), ("MetricsType", "metrics/openmetrics"), ("NamespaceType", "namespace/linux"),
+    ("HealthCheckTimeout", 10), ("PowerPlugin", "power/none"), ("ExtSensorsType", "x"),
+    ("MessageTimeout", -5), ("MessageTimeout", "abc"), ("MessageTimeout", 70000), ("MessageTimeout", "1m"),
+    ("MessageTimeout", 1.5), ("UnkillableStepTimeout", "abc"), ("ReturnToService", 9), ("ReturnToService", "yes"),
+    ("DisableRootJobs", "perhaps"), ("DisableRootJobs", 2), ("PriorityDecayHalfLife", "1:2:3:4"),
+    ("PriorityMaxAge", "aweek"), ("SlurmctldDebug", "loud"), ("SlurmdDebug", 12),
+    ("TaskPlugin", "task/nonsense"), ("TaskPlugin", "task/cgroup;task/affinity"), ("SchedulerType", "sched/nonsense"),
+    ("SelectType", "select/cons_res"), ("ProctrackType", "cgroup"), ("JobAcctGatherType", "linux"),
+    ("PriorityType", "priority/fair"), ("PreemptType", "preempt/yes"), ("PreemptMode", "KILL"),
+    ("EnforcePartLimits", "some"), ("SlurmctldPort", "http"), ("SrunPortRange", 60001), ("SuspendTime", "never"),
+    ("AccountingStorageEnforce", "limit"), ("AccountingStorageType", "mysql"), ("TopologyPlugin", "tree"),
+    ("JobCompType", "jobcomp/text"), ("MaxJobCount", 4294967296), ("PriorityUsageResetPeriod", "HOURLY"),
+]  # fmt: skip
+
+BAD_PARTITIONS: list[tuple[str, Any]] = [
+    ("MaxTime", "1:2:3:4"), ("MaxTime", "1d"), ("MaxTime", "1-2-3"), ("DefaultTime", "soon"), ("State", "FOO"),
+    ("PriorityTier", -3), ("PriorityTier", 70000), ("GraceTime", "abc"), ("Default", "maybe"), ("MaxNodes", "two"),
+    ("OverSubscribe", "ALWAYS"), ("OverSubscribe", "FORCE:x"), ("OverTimeLimit", "1:00"), ("PreemptMode", "KILL"),
+    ("DefMemPerGPU", "48G"), ("Topology", "tree1"), ("Exclusive", "USER"), ("SlurmdTimeout", 30), ("MaxTiem", 1),
+    ("ConstrainCores", "yes"), ("LLN", 7),
+]  # fmt: skip
+
+GOOD_PARTITIONS: list[tuple[str, Any]] = [
+    ("MaxTime", "60"), ("MaxTime", "1:30:00"), ("MaxTime", "2-12"), ("MaxTime", "7-00:00:00"), ("MaxTime", "INFINITE"),
+    ("State", "drain"), ("OverSubscribe", "FORCE:4"), ("OverSubscribe", "exclusive"), ("MaxNodes", "UNLIMITED"),
+    ("PriorityTier", 10), ("Hidden", True), ("AllowGroups", ["a", "b"]), ("ExclusiveTopo", "YES"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_what_slurm_takes_is_taken(name: str, value: Any) -> None:
+    assert name in cluster(slurm_conf_parameters={name: value}).slurm_parameters
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD_PARTITIONS)
+def test_what_slurm_takes_of_a_partition_is_taken(name: str, value: Any) -> None:
+    (partition,) = cluster(slurm_partitions=[{"PartitionName": "gpu", name: value}]).partitions
+
+    assert name in dict(partition.parameters)
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_what_slurm_would_not_take_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ClusterctlError, match=name) as refused:
+        cluster(slurm_conf_parameters={name: value})
+
+    assert refused.value.exit_code is ExitCode.BAD_REQUEST
+    assert refused.value.said[0] == name
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_PARTITIONS)
+def test_what_slurm_would_not_take_of_a_partition_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ClusterctlError, match=name):
+        cluster(slurm_partitions=[{"PartitionName": "gpu", name: value}])
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said"),
+    [
+        ("MetricsType", "24.11", "it came with 25.11"),
+        ("PowerPlugin", "24.11", "23.11 was its last"),
+        ("ConstrainSwapSpace", "24.11", "it is one of cgroup.conf"),
+        ("MaxTime", "24.11", "it is one of a partition"),
+        ("MessageTimeot", "24.11", "did you mean MessageTimeout?"),
+        ("Frobnicate", "24.11", "see slurm.conf(5)"),
+    ],
+)
+def test_a_refusal_says_what_was_meant(name: str, version: str, said: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster(slurm_conf_parameters={name: "x"}, slurm_version=version)
+
+    assert said in f"{refused.value.problem}. {refused.value.fix}"
+
+
+def test_a_parameter_is_known_by_the_release_that_the_cluster_runs() -> None:
+    assert cluster(slurm_conf_parameters={"MetricsType": "x"}, slurm_version="25.11").slurm_parameters
+
+
+def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> None:
+    assert cluster(slurm_conf_parameters={"ANewOne": "x"}, slurm_version="26.11").slurm_parameters == {"ANewOne": "x"}
+    assert parameters.NEWEST == "26.05"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 1:30:00\n", 4),
+        ("slurm_conf_parameters: {PriorityMaxAge: 7:00}\n", 2),
+        ("slurm_conf_parameters:\n  MessageTimeout: 30\n  Frobnicate: 3\n", 4),
+        ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 60\n  - PartitionName: b\n    MaxTime: '1:2:3:4'\n", 6),
+    ],
+)
+def test_a_refusal_names_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text("[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=x\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text(f"---\n{text}")
+
+    with pytest.raises(ClusterctlError) as refused:
+        declared(loader.load(inventory))
+
+    assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line {line}: ")
