@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutation import Batch, Row
 from mutations_containers import CONFIGURATION, KILLED, REMADE, STATES, UPDATES
-from mutations_files import COMMANDS_ASTRAY, FILES, MORE_COMMANDS, MORE_FILES, PROOFS
+from mutations_files import COMMANDS_ASTRAY, FILES, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
 
@@ -39,6 +39,6 @@ BATCHES = (
     Batch("services", (*SERVICES, *MORE_FILES)),
     Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY)),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS)),
-    Batch("packages", (*REMADE, *PACKAGES)),
+    Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS)),
     Batch("controller", (*ENGINE, *CONTROLLER, *KILLED)),
 )

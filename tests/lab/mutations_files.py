@@ -98,7 +98,7 @@ PROOFS = (
 
 #: The rest of the files that are read anew each time; beside what is no file.
 MORE_FILES = (
-    astray("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast"),
+    astray("sacct", "sacctmgr", "salloc", "sattach", "sbatch"),
     Row(
         "other commands of Slurm are in use",
         "head",
@@ -116,6 +116,7 @@ MORE_FILES = (
     *spoilt("text", "ddp_validation", f"{PROOF}/ddp_job.sh", "node2"),
 )
 
-#: The other commands of Slurm's.
-COMMANDS_ASTRAY = astray("scancel", "scontrol", "scrontab", "sdiag", "sinfo", "sprio")
-MORE_COMMANDS = astray("squeue", "sreport", "srun", "sshare", "sstat", "strigger")
+#: The other commands of Slurm's: a check shows five things that are wrong.
+COMMANDS_ASTRAY = astray("sbcast", "scancel", "scontrol", "scrontab", "sdiag")
+MORE_COMMANDS = astray("sinfo", "sprio", "squeue", "sreport", "srun")
+LAST_COMMANDS = astray("sshare", "sstat", "strigger")
