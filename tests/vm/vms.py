@@ -96,8 +96,12 @@ class VmLab(labs.Lab):
         return dict(word.split("=", 1) for word in told.split() if "=" in word)
 
     def node_state(self, node: str) -> str:
-        """Return a node's state in Slurm's words."""
-        return self.root("head", f"sinfo --noheader --nodes={node} --format=%T")
+        """Return a node's state in Slurm's words, in lower case, with all that is added to it.
+
+        Not sinfo's: for minutes after a job of 24.11.5 it went on to say mixed, of a node with nothing allocated.
+        """
+        told = self.root("head", f"scontrol --oneliner show node {node} | grep -o ' State=[^ ]*'")
+        return told.partition("=")[2].lower()
 
     def wait_idle(self, node: str, seconds: float) -> None:
         """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
