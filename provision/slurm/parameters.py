@@ -1,24 +1,22 @@
 """Which parameters a release of Slurm reads, and which values it takes. Pure.
 
-Names, types and releases are those of the source of Slurm (``parameters.csv``, from ``scripts/slurm-parameters``); what
+Names, types and releases are those of the source of Slurm (``parameter_table``); what
 a text has to be is in its code and in slurm.conf(5). An unknown key stops every daemon and every command, and a wrong
 value often does; so neither may reach a cluster that runs.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+
+from provision.slurm.parameter_table import NEWEST, TABLE
 
 #: The files, and the lines ``PartitionName=`` in slurm.conf.
 PLACES = {"slurm.conf": "slurm.conf", "partition": "a partition", "cgroup.conf": "cgroup.conf"}
-#: The newest release whose source the table was made from; what a later one reads is not known here.
-NEWEST = "26.05"
 
 #: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin in src/common/parse_config.c.
 _LARGEST = {"uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
@@ -101,9 +99,13 @@ class Parameter:
 @cache
 def known(place: str) -> Mapping[str, Parameter]:
     """Return all parameters of a place by their names in lower case: Slurm's do not depend on case."""
-    with Path(__file__).with_name("parameters.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row.pop("place") == place]
-    return {row["name"].lower(): Parameter(**row) for row in rows}
+    found = {}
+    for (where, kind), names in TABLE.items():
+        for word in names.split() if where == place else ():
+            name, _, releases = word.partition(":")
+            since, _, until = releases.partition("-")
+            found[name.lower()] = Parameter(name, kind, since, until)
+    return found
 
 
 def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
