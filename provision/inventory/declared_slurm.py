@@ -65,12 +65,12 @@ def parameters_from(value: Any, release: str) -> dict[str, str | None]:
             raise ClusterctlError(
                 f"slurm_conf_parameters cannot set {name}: {OWNED_PARAMETERS[ours]}", fix=f"remove {name} from there"
             )
-        _require_parameter("slurm.conf", "slurm_conf_parameters", name, item, release)
+        _require_known("slurm.conf", "slurm_conf_parameters", name, release)
         if name.lower() in (known.lower() for known in result):
             raise ClusterctlError(
                 f"slurm_conf_parameters sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
             )
-        result[name] = None if item is None else slurm_value(f"slurm_conf_parameters: {name}", item)
+        result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item)
     return result
 
 
@@ -87,17 +87,20 @@ def cgroup_v1_from(value: Any) -> bool:
     )
 
 
-def _require_parameter(place: str, where: str, name: str, value: Any, release: str) -> None:
-    """Refuse what this release of Slurm does not read, and a value that it does not take."""
+def _require_known(place: str, where: str, name: str, release: str) -> None:
+    """Refuse a parameter that this release of Slurm does not read."""
     if wrong := parameters.unknown(place, name, release):
         raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], said=(name, ""))
-    if value is None:
-        return
+
+
+def _text(place: str, where: str, name: str, value: Any) -> str:
+    """Return a parameter's value as it stands in Slurm's files; refuse one that Slurm does not take."""
     text = slurm_value(f"{where}: {name}", value)
     if misfit := parameters.misfit(place, name, text):
         raise ClusterctlError(
             f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; slurm.conf(5)", said=(name, text)
         )
+    return text
 
 
 def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[Partition, ...]:
@@ -127,8 +130,7 @@ def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str
         if str(key).lower() == "partitionname":
             given["PartitionName"] = item
             continue
-        if wrong := parameters.unknown("partition", str(key), release):
-            raise ClusterctlError(f"slurm_partitions: {wrong[0]}", fix=wrong[1], said=(str(key), ""))
+        _require_known("partition", "slurm_partitions", str(key), release)
         given[canonical.get(str(key).lower(), str(key))] = item
     name = given.pop("PartitionName", None)
     if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() in ("DEFAULT", "ALL"):
@@ -137,9 +139,7 @@ def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str
             fix="name each partition, as PartitionName: gpu",
         )
     nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
-    for key, item in given.items():
-        _require_parameter("partition", f"partition {name}", key, item, release)
-    texts = {key: slurm_value(f"partition {name}: {key}", item) for key, item in given.items() if item is not None}
+    texts = {key: _text("partition", f"partition {name}", key, item) for key, item in given.items() if item is not None}
     if texts.get("Default", "").upper() == "YES":
         texts["Default"] = "YES"
     return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))

@@ -1,8 +1,8 @@
 """Which parameters a release of Slurm reads, and which values it takes. Pure.
 
-Names, types and releases are those of the source of Slurm (``parameter_table``); what
-a text has to be is in its code and in slurm.conf(5). An unknown key stops every daemon and every command, and a wrong
-value often does; so neither may reach a cluster that runs.
+Names, types and releases are those of Slurm's source (:mod:`provision.slurm.parameter_table`); what a text has to be is
+in its code and in slurm.conf(5). An unknown key stops every daemon and every command, and a wrong value often does; so
+neither may reach a cluster that runs.
 """
 
 from __future__ import annotations
