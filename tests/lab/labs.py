@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,20 @@ def tasks(
 def docker(*words: str, check: bool = True) -> str:
     """Run docker and return what it printed."""
     return run(["docker", *words], check=check).stdout.strip()
+
+
+def until(
+    condition: Callable[[], object],
+    seconds: float = 60,
+    what: str | Callable[[], str] = "it did not happen",
+    *,
+    pause: float = 0.5,
+) -> None:
+    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"after {seconds:g} s: {what if isinstance(what, str) else what()}"
+        time.sleep(pause)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import labs
@@ -44,13 +43,6 @@ def container(lab: labs.Lab, machine: str = "head", name: str = "slurmctld") -> 
     """Return which container it is, and since when it runs."""
     found = json.loads(lab.root(machine, f"docker inspect {name}"))[0]
     return found["Id"], found["State"]["StartedAt"]
-
-
-def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.5)
 
 
 class Site:
@@ -105,12 +97,12 @@ class Submitting(threading.Thread):
 def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: Site) -> None:
     lab = site.lab
     running = submit(lab)
-    wait_for(lambda: queued(lab)[running] == "RUNNING")
+    labs.until(lambda: queued(lab)[running] == "RUNNING")
     interactive = subprocess.Popen(
         inside(lab, "srun", "--ntasks=1", "--mem=100", "--chdir=/", "cat"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(lambda: list(queued(lab).values()).count("RUNNING") == 2)
+    labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 2)
     before = container(lab), container(lab, "node1", "slurmd")
     site.wants(MessageTimeout=37)
 
@@ -177,7 +169,7 @@ def test_two_jobs_with_a_gpu_each_that_ask_for_no_memory_run_side_by_side(provis
     words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--nodelist=node1", "--gres=gpu:1")
     jobs = [int(slurm(lab, *words, "--wrap=sleep 600")) for _ in range(2)]
     try:
-        wait_for(lambda: [queued(lab)[job] for job in jobs] == ["RUNNING"] * 2)
+        labs.until(lambda: [queued(lab)[job] for job in jobs] == ["RUNNING"] * 2)
     finally:
         slurm(lab, "scancel", *map(str, jobs))
 
@@ -190,6 +182,6 @@ def test_a_daemon_that_was_reconfigured_and_is_killed_comes_back(site: Site, mac
 
     lab.root(machine, f"pkill -KILL -f '^{daemon} --systemd'")
 
-    wait_for(lambda: container(lab, machine, daemon)[1] != before[1])
+    labs.until(lambda: container(lab, machine, daemon)[1] != before[1])
     assert container(lab, machine, daemon)[0] == before[0]
-    wait_for(lambda: "idle" in slurm(lab, "sinfo", "--noheader", "--nodes=node1", "--format=%T"))
+    labs.until(lambda: "State=IDLE" in slurm(lab, "scontrol", "show", "node", "node1"))

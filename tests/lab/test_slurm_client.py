@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import labs
 import pytest
@@ -32,13 +31,6 @@ def jobs(lab: labs.Lab) -> list[str]:
     return run(lab, f"squeue --noheader --user={USER} --format=%T").split()
 
 
-def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.5)
-
-
 @pytest.fixture(scope="module")
 def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     """Machines that know her."""
@@ -50,7 +42,7 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
         lab.root(machine, made)
     yield lab
     run(lab, f"scancel --user={USER}")
-    wait_for(lambda: not jobs(lab))
+    labs.until(lambda: not jobs(lab))
     for machine in lab.machines:
         lab.root(machine, f"userdel --remove {USER}; groupdel {PROJECT}")
 
@@ -95,7 +87,7 @@ def test_another_library_in_her_environment_is_not_theirs(lab: labs.Lab) -> None
 def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
     assert code(lab, f"timeout --signal={signal} 4 srun --chdir=/ sleep 600") != 0
 
-    wait_for(lambda: not jobs(lab), 30)
+    labs.until(lambda: not jobs(lab), 30)
 
 
 def test_a_shell_on_a_node_has_a_terminal_and_ends_with_its_own_code(lab: labs.Lab) -> None:
@@ -104,7 +96,7 @@ def test_a_shell_on_a_node_has_a_terminal_and_ends_with_its_own_code(lab: labs.L
          f"runuser --pty --login {USER} --command 'srun --chdir=/ --pty bash --norc'", "/dev/null"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(lambda: jobs(lab) == ["RUNNING"])
+    labs.until(lambda: jobs(lab) == ["RUNNING"])
     told, _ = process.communicate("tty; hostname; exit 7\n", timeout=60)
 
     assert "/dev/pts/" in told
@@ -117,7 +109,7 @@ def test_a_running_step_outlives_slurmctlds_container(lab: labs.Lab) -> None:
         words(lab, "srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'"),
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(lambda: jobs(lab) == ["RUNNING"])
+    labs.until(lambda: jobs(lab) == ["RUNNING"])
 
     # In order: killed, it would forget what it has not saved for some seconds, and end the job that nobody knows.
     lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")

@@ -14,7 +14,7 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
     container = node_lab.root("node1", "docker inspect --format '{{.Id}}' slurmd")
     seconds = 240
     job = node_lab.job(f"sleep {seconds}; exit 3", "--nodelist=node1", "--time=30")
-    vms.until(lambda: node_lab.job_state(job)["JobState"] == "RUNNING", 120, "the job does not start")
+    labs.until(lambda: node_lab.job_state(job)["JobState"] == "RUNNING", 120, "the job does not start")
     node_lab.watch_job(job)
 
     node_lab.root("node1", "docker rm --force slurmd")
@@ -65,7 +65,7 @@ def test_a_job_with_all_gpus_opens_all_and_one_without_opens_none(node_lab: vms.
 def test_two_jobs_side_by_side_have_one_gpu_each(node_lab: vms.VmLab) -> None:
     holder = node_lab.job("sleep 600", "--nodelist=node1", "--gres=gpu:1", "--mem=100", "--time=20")
     try:
-        vms.until(lambda: node_lab.job_state(holder)["JobState"] == "RUNNING", 120, "the job does not start")
+        labs.until(lambda: node_lab.job_state(holder)["JobState"] == "RUNNING", 120, "the job does not start")
         held = node_lab.root("head", f"scontrol --details --oneliner show job {holder} | grep -o 'IDX:[0-9]'")
 
         other, _ = look(node_lab, "--gres=gpu:1", "--mem=100")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,13 +91,14 @@ class VmLab(labs.Lab):
             told = self.root("head", f"cat /run/job-{number} 2>/dev/null || true")
             return bool(told)
 
-        until(ended, seconds, f"job {number} does not end")
+        labs.until(ended, seconds, f"job {number} does not end")
         return dict(word.split("=", 1) for word in told.split() if "=" in word)
 
     def node_state(self, node: str) -> str:
         """Return a node's state in Slurm's words, in lower case, with all that is added to it.
 
-        Not sinfo's: for minutes after a job of 24.11.5 it went on to say mixed, of a node with nothing allocated.
+        Not ``sinfo --nodes=NAME``: slurmctld answers for a single node without counting anew what is allocated on it
+        (``_slurm_rpc_dump_node_single`` in its proc_req.c), so that one says mixed for minutes after a job's end.
         """
         told = self.root("head", f"scontrol --oneliner show node {node} | grep -o ' State=[^ ]*'")
         return told.partition("=")[2].lower()
@@ -106,15 +106,7 @@ class VmLab(labs.Lab):
     def wait_idle(self, node: str, seconds: float) -> None:
         """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
         asked = f"scontrol show node {node}; squeue"
-        until(lambda: self.node_state(node) == "idle", seconds, lambda: self.root("head", asked))
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str | Callable[[], str]) -> None:
-    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"after {seconds:g} s: {what if isinstance(what, str) else what()}"
-        time.sleep(2)
+        labs.until(lambda: self.node_state(node) == "idle", seconds, lambda: self.root("head", asked))
 
 
 @contextmanager
