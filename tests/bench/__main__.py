@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import commands, fleet, recorded, roads, table
+from bench import clients, commands, fleet, recorded, roads, table
 from bench.processor import Cost
 
 
@@ -67,6 +67,7 @@ def main() -> None:
         figures["made-up machines"], failed = made_up(sorted(arguments.machines), arguments.inventory)
     if arguments.inventory:
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
+        figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
     if arguments.json:
         print(json.dumps(table.plain(figures), indent=2))
     else:

@@ -50,7 +50,7 @@ def record(inventory: Path) -> Recorded:
     loaded = loader.load(inventory)
     controller, node = loaded.groups["slurm_controller"][0], loaded.groups["slurm_compute"][0]
     try:
-        _ad_hoc(inventory, "copy", f"dest={RECORDER} mode=0755 content={json.dumps(SCRIPT)}")
+        ad_hoc(inventory, "copy", f"dest={RECORDER} mode=0755 content={json.dumps(SCRIPT)}")
         recording = inventory.with_name("bench.ini")
         interpreter = f"\n[all:vars]\nansible_python_interpreter={RECORDER}\n"
         recording.write_text(inventory.read_text(encoding="utf-8") + interpreter, encoding="utf-8")
@@ -59,9 +59,9 @@ def record(inventory: Path) -> Recorded:
             measure(command, env=clean_environment())
         finally:
             recording.unlink()
-        answers = [_ad_hoc(inventory, "command", f"cat {KEPT}", host) for host in (controller, node)]
+        answers = [ad_hoc(inventory, "command", f"cat {KEPT}", host) for host in (controller, node)]
     finally:
-        _ad_hoc(inventory, "shell", f"rm -f {RECORDER} {KEPT} {KEPT}.new")
+        ad_hoc(inventory, "shell", f"rm -f {RECORDER} {KEPT} {KEPT}.new")
     own = loaded.hostvars[node]
     return Recorded(
         *(answer[answer.index("{") :] for answer in answers),
@@ -101,7 +101,8 @@ def _told(recorded: Recorded, answer: str, count: int, rendered: Path, name: str
     return re.sub(r'"(begun|ended)": [0-9.]+', r'"\1": @NOW@', text)
 
 
-def _ad_hoc(inventory: Path, module: str, arguments: str, hosts: str = "all") -> str:
+def ad_hoc(inventory: Path, module: str, arguments: str, hosts: str = "all") -> str:
+    """Run one module as root and return what Ansible prints; SystemExit where it fails."""
     command = [str(BIN / "ansible"), hosts, "-i", str(inventory), "--become", "-m", module, "-a", arguments]
     done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
