@@ -37,11 +37,11 @@ def to_resume(node):
 
 
 def read(directory):
-    """Return the files' texts by name."""
+    """Return the texts of the files that slurmctld reads or hands to the nodes, by name."""
     return {
         path.name: path.read_text(encoding="utf-8", errors="surrogateescape")
-        for path in sorted(Path(directory).glob("*.conf"))
-        if path.is_file() and path.name != "slurmdbd.conf"
+        for path in sorted(Path(directory).glob("*"))
+        if path.suffix in (".conf", ".yaml", ".sh") and path.is_file() and path.name != "slurmdbd.conf"
     }
 
 

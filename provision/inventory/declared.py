@@ -12,7 +12,13 @@ from pydantic import ValidationError
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import detection_from, require_devices
-from provision.inventory.declared_slurm import cgroup_v1_from, parameters_from, partitions_from
+from provision.inventory.declared_slurm import (
+    cgroup_parameters_from,
+    cgroup_v1_from,
+    parameters_from,
+    partitions_from,
+)
+from provision.inventory.declared_slurm_files import files_from, require_files
 from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
 from provision.model.versions import SLURM_VERSION
@@ -24,7 +30,8 @@ _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
 _SITE = (
     *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
-    *("slurm_conf_parameters", "slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
+    *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
 )
 #: Every variable that the model reads.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"})
@@ -58,6 +65,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
     version = _version(site["slurm_version"])
+    parameters = parameters_from(site["slurm_conf_parameters"], version)
+    files = files_from(site["slurm_conf_files"], version)
+    require_files(parameters, files)
     try:
         return Cluster(
             name=site["cluster_name"],
@@ -65,7 +75,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             nodes=tuple(Node(name=name, address=addresses[name], hardware=hardware[name]) for name in compute),
             partitions=partitions_from(site["slurm_partitions"], compute, version),
             slurm_version=version,
-            slurm_parameters=parameters_from(site["slurm_conf_parameters"], version),
+            slurm_parameters=parameters,
+            slurm_files=files,
+            cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             simulated=_simulated(site["cluster_simulated"]),

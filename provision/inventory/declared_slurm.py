@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.inventory.declared_slurm_files import lines_from
 from provision.model.cluster import Partition
 from provision.slurm import parameters
-from provision.slurm.names import OWNED_PARAMETERS
+from provision.slurm.names import LINES, OWNED_CGROUP_PARAMETERS, OWNED_PARAMETERS
 
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -38,40 +39,71 @@ def slurm_value(where: str, value: Any) -> str:
     return text
 
 
-def parameters_from(value: Any, release: str) -> dict[str, str | None]:
+def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...] | None]:
     """Return the site's parameters of slurm.conf by their names; None removes one of ours.
+
+    Those of which the file has a line for each value (:data:`provision.slurm.names.LINES`) are tuples.
 
     Raises:
         ClusterctlError: one is not the site's to set, is none that this release of Slurm reads, or has a value that it
             does not take.
     """
+    lines = {name.lower(): name for name in LINES}
+    result: dict[str, str | tuple[str, ...] | None] = {}
+    example = "MessageTimeout: 60"
+    for name, item in _named("slurm.conf", "slurm_conf_parameters", value, OWNED_PARAMETERS, example, release):
+        own = lines.get(name.lower())
+        if item is None or own is None:
+            result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item)
+        else:
+            programs = lines_from(own, item, release)
+            result[own] = tuple(_text("slurm.conf", "slurm_conf_parameters", own, program) for program in programs)
+    return result
+
+
+def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
+    """Return the site's parameters of cgroup.conf by their names; None removes one of ours.
+
+    Raises:
+        ClusterctlError: as :func:`parameters_from`.
+    """
+    where, owned = "slurm_conf_cgroup_parameters", OWNED_CGROUP_PARAMETERS
+    return {
+        name: None if item is None else _text("cgroup.conf", where, name, item)
+        for name, item in _named("cgroup.conf", where, value, owned, "ConstrainSwapSpace: false", release)
+    }
+
+
+def _named(
+    place: str, where: str, value: Any, owned: Mapping[str, str], example: str, release: str
+) -> Iterator[tuple[str, Any]]:
+    """Give names and values of a mapping of parameters, each of a name that a site may set in this release."""
     if value is None:
-        return {}
+        return
     if not isinstance(value, Mapping):
         raise ClusterctlError(
-            f"slurm_conf_parameters is {value!r}: it must map slurm.conf's parameters to values",
-            fix="write it in group_vars/all.yml as slurm_conf_parameters: {MessageTimeout: 60}",
+            f"{where} is {value!r}: it must map {place}'s parameters to values",
+            fix=f"write it in group_vars/all.yml as {where}: {{{example}}}",
         )
-    owned = {name.lower(): name for name in OWNED_PARAMETERS}
-    result: dict[str, str | None] = {}
+    ours, seen = {name.lower(): name for name in owned}, set[str]()
     for key, item in value.items():
         name = str(key)
         if not _KEY.fullmatch(name):
             raise ClusterctlError(
-                f"slurm_conf_parameters: {name[:70]!r} is no parameter of slurm.conf",
-                fix="use the names of slurm.conf(5), as MessageTimeout",
+                f"{where}: {name[:70]!r} is no parameter of {place}",
+                fix=f"use the names of {place}(5), as {example.partition(':')[0]}",
             )
-        if ours := owned.get(name.lower()):
+        if name.lower() in ours:
             raise ClusterctlError(
-                f"slurm_conf_parameters cannot set {name}: {OWNED_PARAMETERS[ours]}", fix=f"remove {name} from there"
+                f"{where} cannot set {name}: {owned[ours[name.lower()]]}", fix=f"remove {name} from there"
             )
-        _require_known("slurm.conf", "slurm_conf_parameters", name, release)
-        if name.lower() in (known.lower() for known in result):
+        _require_known(place, where, name, release)
+        if name.lower() in seen:
             raise ClusterctlError(
-                f"slurm_conf_parameters sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
+                f"{where} sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
             )
-        result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item)
-    return result
+        seen.add(name.lower())
+        yield name, item
 
 
 def cgroup_v1_from(value: Any) -> bool:
@@ -97,8 +129,9 @@ def _text(place: str, where: str, name: str, value: Any) -> str:
     """Return a parameter's value as it stands in Slurm's files; refuse one that Slurm does not take."""
     text = slurm_value(f"{where}: {name}", value)
     if misfit := parameters.misfit(place, name, text):
+        page = "cgroup.conf(5)" if place == "cgroup.conf" else "slurm.conf(5)"
         raise ClusterctlError(
-            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; slurm.conf(5)", said=(name, text)
+            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text)
         )
     return text
 

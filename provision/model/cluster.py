@@ -148,7 +148,11 @@ class Cluster(_Declared):
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     slurm_version: str = SLURM_VERSION
-    slurm_parameters: Mapping[str, str | None] = {}
+    #: A tuple is a line for each value.
+    slurm_parameters: Mapping[str, str | tuple[str, ...] | None] = {}
+    cgroup_parameters: Mapping[str, str | None] = {}
+    #: Further files for Slurm's directory, by name.
+    slurm_files: Mapping[str, str] = {}
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()

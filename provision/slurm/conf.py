@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from provision import hostlist
@@ -26,6 +26,8 @@ _NODE_KEYS = (
 #: Where the Slurm image (role slurm_image) keeps our own programs; the daemons run from it.
 _PROGRAMS = "/usr/local/libexec/clusterctl"
 _OF_THE_SITE = "set by slurm_conf_parameters"
+#: Without these a job takes what it did not ask for: cgroup.conf(5).
+_CONFINES = ("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace")
 
 
 class Parameter(NamedTuple):
@@ -41,7 +43,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
 
     ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
-    with such lines. Nodes with the same hardware share one line.
+    with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
@@ -56,11 +58,12 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         )
     kinds = _kinds(cluster)
     return {
-        "parameters": [parameter._asdict() for parameter in _merged(cluster, _parameters(cluster))],
+        "parameters": [parameter._asdict() for parameter in _merged(cluster.slurm_parameters, _parameters(cluster))],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
         "partitions": [_partition_line(cluster, partition) for partition in cluster.partitions],
         "gres": gres_values(cluster, kinds),
-        "cgroup": [parameter._asdict() for parameter in _cgroup(cluster)],
+        "cgroup": [parameter._asdict() for parameter in _confinement(cluster)],
+        "files": dict(cluster.slurm_files),
     }
 
 
@@ -84,10 +87,13 @@ def unconfined(cluster: Cluster) -> str:
     """Return why jobs are not confined to what they asked for, empty where slurm.conf confines them."""
     if cluster.cgroup_v1:
         return f"{hostlist.fold(cluster.cgroup_v1)}: cgroup v1, which slurm_conf_cgroup_v1_allowed lets in"
-    plugins = {parameter.name.lower(): parameter.value for parameter in _merged(cluster, _parameters(cluster))}
+    merged = _merged(cluster.slurm_parameters, _parameters(cluster))
+    plugins = {parameter.name.lower(): parameter.value for parameter in merged}
     if "task/cgroup" not in plugins.get("taskplugin", "").split(","):
         return "slurm_conf_parameters leaves task/cgroup out of TaskPlugin"
-    return ""
+    cgroup = {parameter.name.lower(): parameter.value.lower() for parameter in _confinement(cluster)}
+    off = [name for name in _CONFINES if cgroup.get(name.lower(), "no") not in ("yes", "true", "1", "up")]
+    return f"slurm_conf_cgroup_parameters leaves {' and '.join(off)} out" if off else ""
 
 
 def _since(cluster: Cluster, release: str) -> bool:
@@ -152,21 +158,32 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
 
 
-def _merged(cluster: Cluster, ours: Iterable[Parameter]) -> list[Parameter]:
-    """Return our parameters with the site's put in their places, and the site's others after them."""
-    site = {name.lower(): (name, value) for name, value in cluster.slurm_parameters.items()}
+def _merged(
+    declared: Mapping[str, str | tuple[str, ...] | None], ours: Iterable[Parameter], of_the_site: str = _OF_THE_SITE
+) -> list[Parameter]:
+    """Return our parameters with the site's put in their places, and the site's others after them.
+
+    Of those with a line for each value, the site's follow ours.
+    """
+    site = {name.lower(): (name, value) for name, value in declared.items()}
     result = []
     for parameter in ours:
         if parameter.name.lower() not in site:
             result.append(parameter)
             continue
         _, value = site.pop(parameter.name.lower())
-        if parameter.name == "SlurmctldParameters" and "enable_configless" not in (value or "").split(","):
+        if parameter.name == "SlurmctldParameters" and "enable_configless" not in str(value or "").split(","):
             # Without it no node gets a configuration, so it is not the site's to lose.
-            value = ",".join(filter(None, ["enable_configless", value]))
-        if value is not None:
-            result.append(Parameter(parameter.name, value, _OF_THE_SITE))
-    return result + [Parameter(name, value, _OF_THE_SITE) for name, value in site.values() if value is not None]
+            value = ",".join(filter(None, ["enable_configless", str(value or "")]))
+        if isinstance(value, tuple):
+            result.append(parameter)
+        result += _lines(parameter.name, value, of_the_site)
+    return result + [line for name, value in site.values() for line in _lines(name, value, of_the_site)]
+
+
+def _lines(name: str, value: str | tuple[str, ...] | None, reason: str) -> list[Parameter]:
+    values = value if isinstance(value, tuple) else () if value is None else (value,)
+    return [Parameter(name, text, reason) for text in values]
 
 
 def _node_line(nodes: str, hardware: Hardware) -> dict[str, str]:
@@ -193,6 +210,11 @@ def _partition_line(cluster: Cluster, partition: Partition) -> dict[str, str]:
     nodes = "ALL" if partition.nodes is None else hostlist.fold(partition.nodes)
     line = {"PartitionName": partition.name, "Nodes": nodes, **dict(partition.parameters)}
     return line | partition_defaults(cluster, partition)
+
+
+def _confinement(cluster: Cluster) -> list[Parameter]:
+    """Return the parameters of cgroup.conf."""
+    return _merged(cluster.cgroup_parameters, _cgroup(cluster), "set by slurm_conf_cgroup_parameters")
 
 
 def _cgroup(cluster: Cluster) -> Iterable[Parameter]:

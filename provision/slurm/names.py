@@ -17,3 +17,26 @@ OWNED_PARAMETERS = {
     "CredType": "the daemons are installed for munge",
     "Include": "nodes fetch one file; write its parameters into slurm_conf_parameters",
 }
+
+#: The same of cgroup.conf.
+OWNED_CGROUP_PARAMETERS = {
+    "IgnoreSystemd": "slurmd runs in a container, where there is no systemd",
+    "CgroupPlugin": "it follows from node_cgroup_version and slurm_conf_cgroup_v1_allowed",
+}
+
+#: Parameters of which a file has a line for each value, since a release: S_P_ARRAY in src/common/read_config.c.
+LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "EpilogSlurmctld": "24.05"}
+
+#: What slurmctld hands to slurmd beside the files that are ours, each with the release that came with it, or nothing
+#: where all known ones have it: slurmd_config_files in src/common/fetch_config.c.
+FETCHED = {
+    "acct_gather.conf": "",
+    "helpers.conf": "",
+    "job_container.conf": "",
+    "mpi.conf": "",
+    "oci.conf": "",
+    "plugstack.conf": "",
+    "topology.conf": "",
+    "topology.yaml": "25.05",
+    "namespace.yaml": "25.11",
+}

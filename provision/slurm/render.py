@@ -32,7 +32,8 @@ def render_values(values: Mapping[str, Any]) -> dict[str, str]:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    return {
-        name.removesuffix(".j2"): environment.get_template(name).render(slurm_conf_values=values)
-        for name in sorted(environment.list_templates(extensions=["j2"]))
+    templates = sorted(environment.list_templates(extensions=["j2"]))
+    ours = {
+        name.removesuffix(".j2"): environment.get_template(name).render(slurm_conf_values=values) for name in templates
     }
+    return {**ours, **values["files"]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutation import Row, spoilt
 
+from provision.slurm.names import FETCHED
+
 CONF = "/etc/slurm"
 CACHE = "/var/spool/slurmd/conf-cache"
 
@@ -88,6 +90,12 @@ CONFIGURATION = (
         },
     ),
     *spoilt("owner", "slurm_conf", f"{CONF}/gres.conf", "head"),
+    Row(
+        "files were left in Slurm's directory that slurmctld hands to the nodes",
+        "head",
+        f"for name in {' '.join(FETCHED)}; do echo '# by hand' >{CONF}/$name; done",
+        {"slurm_conf.files": tuple(f"{CONF}/{name} is there" for name in FETCHED)},
+    ),
     *spoilt("mode", "slurm_conf", f"{CONF}/cgroup.conf", "head"),
     *spoilt("mode", "slurm_conf", CONF, "head"),
     Row(

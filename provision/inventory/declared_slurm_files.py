@@ -1,0 +1,126 @@
+"""What the inventory adds to Slurm's files beside slurm.conf: parameters of cgroup.conf, other files, and programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.slurm.names import FETCHED, LINES
+
+_SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\.sh")
+#: Bytes that one file may have: slurmctld sends all of them in one message to each slurmd.
+_LONGEST = 262_144
+#: Which file another parameter needs: topology/default and a job without a container of its own need none.
+_NEEDS = {
+    ("topologyplugin", "topology/tree"): ("topology.conf", "topology.yaml"),
+    ("topologyplugin", "topology/block"): ("topology.conf", "topology.yaml"),
+    ("jobcontainertype", "job_container/tmpfs"): ("job_container.conf",),
+}
+
+
+def files_from(value: Any, release: str) -> dict[str, str]:
+    """Return the site's further files by name, each with its text.
+
+    Raises:
+        ClusterctlError: one is none that slurmctld hands to the nodes, is ours to write, or cannot be a text file.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ClusterctlError(
+            f"slurm_conf_files is {value!r}: it must map names of files to their texts",
+            fix="write it in group_vars/all.yml, as 'slurm_conf_files: {helpers.conf: Feature=nps1}'",
+        )
+    return {str(name): _text(str(name), text, release) for name, text in value.items()}
+
+
+def _text(name: str, text: Any, release: str) -> str:
+    where = f"slurm_conf_files: {name[:70]}"
+    if name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+        raise ClusterctlError(
+            f"{where} is made from the inventory",
+            fix="use slurm_conf_parameters, node_gres and slurm_conf_cgroup_parameters",
+            said=(name, ""),
+        )
+    if name not in FETCHED and not _SCRIPT.fullmatch(name):
+        raise ClusterctlError(
+            f"{where} is no file that nodes fetch from slurmctld",
+            fix=f"name one of {', '.join(FETCHED)}, or a script as NAME.sh for Prolog or Epilog",
+            said=(name, ""),
+        )
+    if release < FETCHED.get(name, ""):
+        raise ClusterctlError(
+            f"{where} is not read by Slurm {release}: it came with {FETCHED[name]}",
+            fix=f"remove {name}",
+            said=(name, ""),
+        )
+    if not isinstance(text, str) or not text.strip() or len(text.encode()) > _LONGEST or "\0" in text:
+        raise ClusterctlError(
+            f"{where} must be the file's text, {_LONGEST} bytes at most",
+            fix=f"write it as a block: '{name}: |', with the lines of the file below, further in",
+            said=(name, ""),
+        )
+    if name not in FETCHED and not text.startswith("#!/"):
+        raise ClusterctlError(
+            f"{where} has no interpreter", fix="begin the script with a line such as #!/bin/bash", said=(name, "")
+        )
+    return text
+
+
+def lines_from(name: str, value: Any, release: str) -> Any:
+    """Return the programs of a parameter such as Prolog as a list, in the order in which Slurm runs them.
+
+    Raises:
+        ClusterctlError: it is no list of paths, or this release runs one program only, and that is ours.
+    """
+    programs = list(value) if isinstance(value, list | tuple) else [value]
+    if name in ("Prolog", "Epilog") and release < LINES[name]:
+        raise ClusterctlError(
+            f"slurm_conf_parameters: Slurm {release} runs one {name}, and that is the cluster's own",
+            fix=f"remove {name}, or use Slurm {LINES[name]} or newer",
+            said=(name, ""),
+        )
+    if len(programs) > 1 and release < LINES[name]:
+        raise ClusterctlError(
+            f"slurm_conf_parameters: Slurm {release} runs one {name}", fix="leave one of them", said=(name, "")
+        )
+    for program in programs:
+        if not isinstance(program, str) or not (_SCRIPT.fullmatch(program) or program.startswith("/")):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name} is {program!r}: it must be a path in the daemon's container, or a "
+                "script of slurm_conf_files",
+                fix="give the whole path, or NAME.sh with its text in slurm_conf_files",
+                said=(name, ""),
+            )
+    return programs
+
+
+def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: Mapping[str, str]) -> None:
+    """Refuse parameters that rest on a file which is not declared, and scripts which no parameter names.
+
+    Raises:
+        ClusterctlError: it names the file, and where to write it.
+    """
+    named = {program for name in LINES for program in parameters.get(name) or () if not program.startswith("/")}
+    if missing := sorted(named - files.keys()):
+        raise ClusterctlError(
+            f"slurm_conf_parameters names {', '.join(missing)}, which is not in slurm_conf_files",
+            fix=f"write the script there, as '{missing[0]}: |', with its lines below",
+            said=("slurm_conf_parameters", ""),
+        )
+    if unused := sorted(name for name in files.keys() - FETCHED.keys() if name not in named):
+        raise ClusterctlError(
+            f"slurm_conf_files has {', '.join(unused)}, which no Prolog or Epilog of slurm_conf_parameters names",
+            fix=f"add 'Prolog: [{unused[0]}]' there, or remove the script",
+            said=(unused[0], ""),
+        )
+    for name, value in parameters.items():
+        needs = _NEEDS.get((name.lower(), value.lower() if isinstance(value, str) else ""))
+        if needs and not set(needs) & files.keys():
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name}={value} reads {needs[0]}, which is not in slurm_conf_files",
+                fix=f"write {needs[0]} there",
+                said=(name, ""),
+            )

@@ -1,0 +1,131 @@
+"""What a site adds to Slurm's files beside slurm.conf: cgroup.conf's parameters, other files, further programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from declare import cluster
+
+from provision.content import ROOT
+from provision.errors import ClusterctlError, ExitCode
+from provision.inventory import loader
+from provision.inventory.valid import declared
+from provision.slurm.conf import unconfined
+from provision.slurm.names import FETCHED
+from provision.slurm.render import render
+
+SCRIPT = "#!/bin/sh\ntrue\n"
+
+#: Variables that are refused, each with a word of the refusal.
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"slurm_conf_cgroup_parameters": {"Frobnicate": 1}}, "no parameter of cgroup.conf"),
+    ({"slurm_conf_cgroup_parameters": {"MessageTimeout": 1}}, "remove it here"),
+    ({"slurm_conf_cgroup_parameters": {"ConstrainCore": True}}, "did you mean ConstrainCores"),
+    ({"slurm_conf_cgroup_parameters": {"ConstrainCores": "perhaps"}}, "must be YES or NO"),
+    ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": "half"}}, "must be a number"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedKmemSpace": 5}}, "23.02 was its last"),
+    ({"slurm_conf_cgroup_parameters": {"CgroupSlice": "x"}}, "it came with 25.11"),
+    ({"slurm_conf_cgroup_parameters": {"IgnoreSystemd": False}}, "cannot set IgnoreSystemd"),
+    ({"slurm_conf_cgroup_parameters": {"CGROUPPLUGIN": "cgroup/v1"}}, "node_cgroup_version"),
+    ({"slurm_conf_cgroup_parameters": {"ConstrainCores": True, "CONSTRAINCORES": True}}, "twice"),
+    ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map cgroup.conf's parameters"),
+    ({"slurm_conf_files": "topology.conf"}, "must map names of files"),
+    ({"slurm_conf_files": {"slurm.conf": "x"}}, "made from the inventory"),
+    ({"slurm_conf_files": {"slurmdbd.conf": "x"}}, "no file that nodes fetch"),
+    ({"slurm_conf_files": {"../evil.sh": SCRIPT}}, "no file that nodes fetch"),
+    ({"slurm_conf_files": {"topology.conf": ""}}, "must be the file's text"),
+    ({"slurm_conf_files": {"topology.conf": ["SwitchName=s0"]}}, "must be the file's text"),
+    ({"slurm_conf_files": {"topology.conf": "x" * 300_000}}, "262144 bytes at most"),
+    ({"slurm_conf_files": {"topology.yaml": "x"}}, "it came with 25.05"),
+    ({"slurm_conf_files": {"site.sh": "true\n"}, "slurm_conf_parameters": {"Prolog": "site.sh"}}, "no interpreter"),
+    ({"slurm_conf_files": {"site.sh": SCRIPT}}, "which no Prolog or Epilog"),
+    ({"slurm_conf_parameters": {"Prolog": "site.sh"}}, "not in slurm_conf_files"),
+    ({"slurm_conf_parameters": {"Epilog": ["/opt/a", "b"]}}, "must be a path"),
+    ({"slurm_conf_parameters": {"Epilog": [7]}}, "must be a path"),
+    ({"slurm_conf_parameters": {"Prolog": "/opt/a b"}}, "no blanks"),
+    ({"slurm_version": "23.11", "slurm_conf_parameters": {"Prolog": "/opt/a"}}, "runs one Prolog"),
+    (
+        {"slurm_version": "23.11", "slurm_conf_parameters": {"PrologSlurmctld": ["/opt/a", "/opt/b"]}},
+        "runs one PrologSlurmctld",
+    ),
+    ({"slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "reads topology.conf"),
+    ({"slurm_conf_parameters": {"JobContainerType": "job_container/tmpfs"}}, "reads job_container.conf"),
+]
+
+
+@pytest.mark.parametrize(("variables", "words"), BAD)
+def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster(**variables)
+
+    assert words in f"{refused.value.problem} {refused.value.fix}"
+    assert refused.value.exit_code is ExitCode.BAD_REQUEST
+
+
+def test_the_sites_programs_run_after_the_clusters_own() -> None:
+    text = render(
+        cluster(
+            slurm_conf_parameters={"PROLOG": ["site.sh", "/opt/second"], "Epilog": "/opt/last"},
+            slurm_conf_files={"site.sh": SCRIPT},
+        )
+    )["slurm.conf"]
+
+    lines = [line for line in text.splitlines() if line.startswith(("Prolog=", "Epilog="))]
+    assert lines == [
+        "Prolog=/usr/local/libexec/clusterctl/job_begin",
+        "Prolog=site.sh",
+        "Prolog=/opt/second",
+        "Epilog=/usr/local/libexec/clusterctl/job_end",
+        "Epilog=/opt/last",
+    ]
+
+
+def test_files_stand_beside_ours_as_they_are_declared() -> None:
+    told = render(
+        cluster(
+            slurm_conf_parameters={"TopologyPlugin": "topology/tree"},
+            slurm_conf_files={"topology.conf": "SwitchName=s0 Nodes=node[1-2]"},
+        )
+    )
+
+    assert told.keys() == {"slurm.conf", "gres.conf", "cgroup.conf", "topology.conf"}
+    assert told["topology.conf"] == "SwitchName=s0 Nodes=node[1-2]"
+
+
+def test_parameters_of_cgroup_conf_take_the_place_of_ours() -> None:
+    text = render(cluster(slurm_conf_cgroup_parameters={"CONSTRAINSWAPSPACE": None, "MaxRAMPercent": 98}))[
+        "cgroup.conf"
+    ]
+
+    assert "ConstrainSwapSpace" not in text
+    assert "# set by slurm_conf_cgroup_parameters\nMaxRAMPercent=98\n" in text
+    assert "ConstrainDevices=yes" in text
+
+
+@pytest.mark.parametrize("value", [None, "no"])
+def test_a_site_that_takes_confinement_away_is_told_so(value: str | None) -> None:
+    told = unconfined(cluster(slurm_conf_cgroup_parameters={"ConstrainDevices": value}))
+
+    assert told == "slurm_conf_cgroup_parameters leaves ConstrainDevices out"
+    assert unconfined(cluster(slurm_conf_cgroup_parameters={"ConstrainDevices": True})) == ""
+
+
+def test_the_role_removes_what_slurmctld_would_hand_on_undeclared() -> None:
+    role = yaml.safe_load(Path(ROOT, "roles/slurm_conf/vars/main.yml").read_text(encoding="utf-8"))
+
+    assert set(role["__slurm_conf_fetched"]) == FETCHED.keys()
+
+
+def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text("[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=x\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text("---\nslurm_conf_files:\n  helpers.conf: a\n  slurmdbd.conf: b\n")
+
+    with pytest.raises(ClusterctlError) as refused:
+        declared(loader.load(inventory))
+
+    assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line 4: ")
