@@ -26,14 +26,22 @@ class ClusterctlError(Exception):
     """Something the operator can fix, said together with how to fix it.
 
     ``said`` are name and value of what is wrong as they stand in the inventory, for whoever can tell in which line.
+    ``entry`` is what is wrong of a list: the variable, the entry's number (from 0; None: no entry), its key.
     Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
     """
 
     def __init__(
-        self, problem: str, *, fix: str, exit_code: ExitCode = ExitCode.BAD_REQUEST, said: tuple[str, str] = ("", "")
+        self,
+        problem: str,
+        *,
+        fix: str,
+        exit_code: ExitCode = ExitCode.BAD_REQUEST,
+        said: tuple[str, str] = ("", ""),
+        entry: tuple[str, int | None, str] = ("", None, ""),
     ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.fix = fix
         self.exit_code = exit_code
         self.said = said
+        self.entry = entry

@@ -156,11 +156,11 @@ class ActionModule(ActionBase):
         return result if result.get("failed") else _grouped(result, parents)
 
     def _to_do(self, result, judged, task_vars):
-        """Put into the result what there is to do, or fail where that is not known; return the groups for it."""
+        """Put into the result what there is to do, or fail where that is unknown or refused; return the groups."""
         before, found = road.before(judged)
         checks = list(chain(*found.values()))
-        if unknown := [check for check in checks if check.verdict is Verdict.UNKNOWN]:
-            _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], unknown)
+        if stops := [check for check in checks if check.verdict is Verdict.UNKNOWN] + road.refused_alone(found):
+            _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], stops)
             return []
         result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
         result["cluster_pending"] = [

@@ -28,6 +28,7 @@ from ansible.module_utils import (
     machine_slurm,
     machine_state,
     machine_system,
+    machine_users,
 )
 from ansible.module_utils.basic import AnsibleModule
 
@@ -116,6 +117,11 @@ options:
         slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched."
     type: dict
     default: {}
+  people:
+    description:
+      - "Report who is known: of C(users) and C(groups) by name, C(uids) and C(gids) by number, C(homes) by path."
+    type: dict
+    default: {}
   commands:
     description: "Programs that are asked, by name: C(argv), C(stdin), C(seconds). What they print is reported."
     type: dict
@@ -156,6 +162,7 @@ def main():
             "engine": {"type": "dict", "default": {}},
             "registry": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
+            "people": {"type": "dict", "default": {}},
             "commands": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
             "root": {"type": "path", "default": "/"},
@@ -168,6 +175,7 @@ def main():
     images, store = given.pop("images"), given.pop("image_store")
     engine, registry = given.pop("engine"), given.pop("registry")
     slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
+    people = given.pop("people")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -198,6 +206,8 @@ def main():
         machine["images"] = image_recipe.collect(images, store, patience)
     if slurm:
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)
+    if people:
+        machine["people"] = machine_users.collect(root, people, patience)
     if commands:
         machine["commands"] = {name: machine_commands.answer(ask, patience) for name, ask in commands.items()}
     machine["clock"] = {"begun": begun, "ended": time.time()}

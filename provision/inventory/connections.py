@@ -15,7 +15,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory, cluster_hosts
 from provision.inventory.where import written
-from provision.model.cluster import whole
+from provision.model.numbers import whole
 
 #: Options whose value decides whether a machine is who it says it is, or what it gets from whoever connects; each with
 #: the values that are fine.

@@ -19,6 +19,7 @@ from provision.inventory.declared_slurm import (
     partitions_from,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
+from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
 from provision.model.versions import SLURM_VERSION
@@ -32,9 +33,10 @@ _SITE = (
     *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
+    *("cluster_users", "cluster_groups"),
 )
-#: Every variable that the model reads.
-READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"})
+#: Every variable that Slurm's configuration rests on.
+READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
 
 # A label of a host name, as a machine's own name can be; a letter in it, so that it is never taken for an address.
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -81,6 +83,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             simulated=_simulated(site["cluster_simulated"]),
+            people=people_from(site["cluster_users"], site["cluster_groups"], hostvars.get(controller, {})),
         )
     except ValidationError as error:
         raise ClusterctlError(

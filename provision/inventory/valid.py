@@ -7,8 +7,11 @@ from provision.inventory.connections import require_safe
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory
 from provision.inventory.variables import require_known
-from provision.inventory.where import counted_by_sixty, written
+from provision.inventory.where import counted_by_sixty, entry_written, written
 from provision.model.cluster import Cluster
+
+#: Variables whose values YAML may take for numbers of another base.
+_IN_YAML = ("slurm_partitions", "slurm_conf_parameters", "cluster_users", "cluster_groups")
 
 
 def declared(inventory: Inventory) -> Cluster:
@@ -20,11 +23,13 @@ def declared(inventory: Inventory) -> Cluster:
     """
     require_safe(inventory)
     require_known(inventory)
-    for spot, text in counted_by_sixty(inventory.path, ("slurm_partitions", "slurm_conf_parameters")):
+    for spot, text in counted_by_sixty(inventory.path, _IN_YAML):
         raise ClusterctlError(f"{spot}: YAML makes a number of {text}", fix=f'put it in quotes: "{text}"')
     try:
         return cluster_from(inventory.groups, inventory.hostvars)
     except ClusterctlError as error:
-        if not (error.said[0] and (spot := written(inventory.path, *error.said))):
+        spot = written(inventory.path, *error.said) if error.said[0] else ""
+        spot = entry_written(inventory.path, *error.entry) if error.entry[0] else spot
+        if not spot:
             raise
         raise ClusterctlError(f"{spot}: {error.problem}", fix=error.fix, exit_code=error.exit_code) from None

@@ -15,7 +15,7 @@ from provision import hostlist
 from provision.content import ROOT
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory
-from provision.model.cluster import whole
+from provision.model.numbers import whole
 
 Option = Mapping[str, Any]
 

@@ -37,15 +37,49 @@ def written(path: Path, name: str, value: str = "") -> str:
 
     With a ``value``, only where it is set to this one.
     """
-    sets = re.compile(rf"(?:^|[\s{{,\"']){re.escape(name)}[\"']?\s*[=:]\s*[\"']?{re.escape(value)}", re.MULTILINE)
+    sets = re.compile(rf"(?:^|[\s{{,\"'])({re.escape(name)})[\"']?\s*[=:]\s*[\"']?{re.escape(value)}", re.MULTILINE)
     for file in _files(path):
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         if found := sets.search(text):
-            return f"{file}, line {text.count(chr(10), 0, found.end()) + 1}"
+            return f"{file}, line {text.count(chr(10), 0, found.start(1)) + 1}"
     return ""
+
+
+def entry_written(path: Path, variable: str, number: int | None, key: str) -> str:
+    """Return ``file, line N`` of the key of an entry of a list, else of the entry, else of the list.
+
+    Without a number, and in INI, where a list is one line, that of the variable.
+    """
+    for file in _files(path):
+        listed = _value(file, variable)
+        if number is None or not isinstance(listed, yaml.SequenceNode) or number >= len(listed.value):
+            continue
+        node = listed.value[number]
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        node = next((name for name, _ in pairs if name.value == key), node)
+        return f"{file}, line {node.start_mark.line + 1}"
+    return written(path, variable)
+
+
+def _value(file: Path, variable: str) -> yaml.Node | None:
+    """Return what a file of YAML sets a variable to, at its top or in a group's ``vars``."""
+    if file.suffix not in _YAML:
+        return None
+    try:
+        waiting: list[yaml.Node | None] = [yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)]
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return None
+    while waiting:
+        node = waiting.pop()
+        pairs: list[tuple[yaml.Node, yaml.Node]] = node.value if isinstance(node, yaml.MappingNode) else []
+        for name, value in pairs:
+            if name.value == variable:
+                return value
+            waiting.append(value)
+    return None
 
 
 def counted_by_sixty(path: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:

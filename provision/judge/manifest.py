@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from provision.judge import (
     base_system,
+    cluster_users,
     ddp,
     ddp_ready,
     driver,
@@ -60,10 +61,12 @@ ACCESS = Subject("access", names=("ready",))
 
 #: By command: which groups' machines owe which subjects.
 OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
-    "preflight": ((_ALL, ACCESS), (_ALL, preflight.SUBJECT)),
+    "preflight": ((_ALL, ACCESS), (_ALL, preflight.SUBJECT), (_ALL, cluster_users.BEFORE)),
     "verify": (
         (_ALL, ACCESS),
         (_ALL, base_system.SUBJECT),
+        (_ALL, cluster_users.BEFORE),
+        (_ALL, cluster_users.SUBJECT),
         (_SLURM, engine.SUBJECT),
         (_SLURM, images.SUBJECT),
         (_SLURM, munge.SUBJECT),

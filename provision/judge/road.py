@@ -11,6 +11,7 @@ from typing import Any
 
 from provision.judge import (
     base_system,
+    cluster_users,
     ddp_ready,
     engine,
     gpu_stage,
@@ -24,7 +25,7 @@ from provision.judge import (
     slurm_image,
     slurm_running,
 )
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
 from provision.model.systems import family
@@ -42,6 +43,7 @@ class Role:
     before anything is changed, so that preflight asks for them too. ``acts_on``: kinds that say only where to act;
     verify does not owe them, because it asks for this role's proof by tasks of its own. ``fix``: where provisioning the
     stage is not all that there is to say.
+    ``refuses_alone``: a machine on which a check that is made before fails is never acted on, also without preflight.
     """
 
     stage: str
@@ -52,6 +54,7 @@ class Role:
     asked_before: bool = False
     acts_on: tuple[str, ...] = ()
     fix: str = ""
+    refuses_alone: bool = False
 
 
 def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -69,6 +72,7 @@ _GENERIC = ("packages", "files", "services")
 ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", _can_be_provisioned, refuses=True),
     "base_system": Role("base", base_system.checks, _GENERIC),
+    "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
     "container_engine": Role("containers", engine.checks, _GENERIC, groups=_SLURM),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_SLURM),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
@@ -119,6 +123,16 @@ def before(judged: Mapping[str, Sequence[Check]]) -> tuple[list[Check], dict[str
     }
     rest = {role: [check for check in checks if check not in first[role]] for role, checks in judged.items()}
     return [check for checks in first.values() for check in checks], rest
+
+
+def refused_alone(judged: Mapping[str, Sequence[Check]]) -> list[Check]:
+    """Return what keeps a machine from being acted on, where no preflight of the run has refused it."""
+    return [
+        check
+        for role, checks in judged.items()
+        for check in checks
+        if ROLES[role].refuses_alone and check.before and check.verdict is Verdict.FAIL
+    ]
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:

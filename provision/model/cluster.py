@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from provision.model.gres import Gres, parse
+from provision.model.numbers import whole
+from provision.model.users import Users
 from provision.model.versions import SLURM_VERSION
 
 # slurm.conf(5): at most 40 characters, and upper case would be folded to lower case.
@@ -17,19 +19,6 @@ _FEATURES = r"^[A-Za-z0-9_.=-]+(,[A-Za-z0-9_.=-]+)*$"
 _FILES = r"^/dev/[A-Za-z0-9_./\[\],-]+$"
 #: Slurm's releases are named after the year and the month.
 _VERSION = re.compile(r"[0-9]{2}\.(02|05|08|11)")
-
-
-def whole(value: object) -> int:
-    """Return the whole number that a variable holds, as a number or as the text that INI makes of it.
-
-    Raises:
-        ValueError: anything else, among it 48.5, "yes" and true: nothing is rounded or guessed.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, str) and re.fullmatch(r"0|[1-9][0-9]{0,17}", value.strip()):
-        return int(value)
-    raise ValueError("it must be a whole number")
 
 
 def _text(value: object) -> str:
@@ -156,6 +145,7 @@ class Cluster(_Declared):
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()
+    people: Users = Users()
 
     @property
     def cgroup_v1(self) -> tuple[str, ...]:

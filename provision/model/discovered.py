@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from provision.model.cluster import Hardware, whole
+from provision.model.cluster import Hardware
 from provision.model.gres import parse
+from provision.model.numbers import whole
 
 #: A node that registers with less memory than declared is refused by Slurm, and kernel or firmware updates take a few
 #: MB. So 2 % are left out, and of the rest three digits are kept (less than 1 %), so that like machines are described

@@ -17,6 +17,7 @@ from provision.model.container_facts import EngineFacts, ImageFacts, RegistryFac
 from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
 from provision.model.state_facts import CommandAnswer, HostsFacts, MungeFacts, SlurmFacts, StateFacts
 from provision.model.text import clean
+from provision.model.user_facts import UserFacts
 
 #: Bounds of a whole answer: how deep it is, how many values it has, and how long one text is (``ibstat`` prints pages).
 MAX_DEPTH, MAX_VALUES, MAX_TEXT = 12, 200_000, 262_144
@@ -188,6 +189,7 @@ class MachineFacts(TypedDict, total=False):
     registry: RegistryFacts
     images: dict[Word, ImageFacts]
     slurm: SlurmFacts
+    people: UserFacts
 
 
 _MACHINE = TypeAdapter(MachineFacts)

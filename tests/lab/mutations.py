@@ -7,6 +7,7 @@ from mutations_containers import CONFIGURATION, KILLED, REMADE, STATES, UPDATES
 from mutations_files import COMMANDS_ASTRAY, FILES, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
+from mutations_users import REFUSED_USERS, USERS
 
 #: What provision cannot mend. A busy package manager, a full disk and more memory declared than there is stand in
 #: test_refusals and test_access, on machines that are not provisioned yet.
@@ -32,11 +33,12 @@ REFUSED = (
         {"preflight.hostname": "other"},
         undo="hostname head",
     ),
+    *REFUSED_USERS,
 )
 
 BATCHES = (
     Batch("files", PROOFS, verified=(NEW_AUTHORITY, *FILES)),
-    Batch("services", (*SERVICES, *MORE_FILES)),
+    Batch("services", (*SERVICES, *USERS, *MORE_FILES)),
     Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY)),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS)),
     Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS)),

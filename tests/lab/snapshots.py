@@ -30,11 +30,14 @@ _OWN = (
 #: Files whose content is random by design: mode and owner are compared, the content is not.
 _SECRET = ("/etc/munge/munge.key", ".key", ".crt", ".cert", ".pem", "/etc/docker/key.json")
 
+#: Lists in which a user who was made anew stands at the end.
+_UNORDERED = tuple(f"/etc/{name}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid"))
+
 _SCRIPT = r"""
 import hashlib, json, os, sys
 found = {}
-own, secret = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-for top in sys.argv[3:]:
+own, secret, unordered = map(json.loads, sys.argv[1:4])
+for top in sys.argv[4:]:
     for directory, _, names in os.walk(top):
         for name in names:
             path = os.path.join(directory, name)
@@ -52,6 +55,8 @@ for top in sys.argv[3:]:
                     data = handle.read()
                 for word, name in THIS_LAB.items():
                     data = data.replace(word, name)
+                if path in unordered:
+                    data = b"".join(sorted(data.splitlines(True)))
                 content = hashlib.sha256(data).hexdigest()
             found[path] = [oct(info.st_mode), info.st_uid, info.st_gid, content]
 print(json.dumps(found))
@@ -63,7 +68,7 @@ def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
     own = {subnet.encode(): b"SUBNET.", lab.name.encode(): b"LAB"}
     script = f"THIS_LAB = {own!r}\n{_SCRIPT}"
-    words = [json.dumps(_OWN), json.dumps(_SECRET), *(tops or ("/etc", "/usr/local", "/opt"))]
+    words = [*map(json.dumps, (_OWN, _SECRET, _UNORDERED)), *(tops or ("/etc", "/usr/local", "/opt"))]
     printed = labs.run(
         ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
     ).stdout

@@ -67,6 +67,7 @@ commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_ut
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 state = plugin("plugins/module_utils/machine_state.py", "ansible.module_utils.machine_state")
 key = plugin("plugins/module_utils/machine_key.py", "ansible.module_utils.machine_key")
+users = plugin("plugins/module_utils/machine_users.py", "ansible.module_utils.machine_users")
 system = plugin("plugins/module_utils/machine_system.py", "ansible.module_utils.machine_system")
 plugin("plugins/module_utils/machine_gpu_ids.py", "ansible.module_utils.machine_gpu_ids")
 for part in ("bus", "kernel", "packages", "users"):

@@ -20,6 +20,7 @@ from ansible.vars.manager import VariableManager
 from provision import content
 from provision.judge import (
     base_system,
+    cluster_users,
     ddp_ready,
     engine,
     hardware,
@@ -46,6 +47,8 @@ head ansible_host=10.0.0.1
 node1 ansible_host=10.0.0.2
 [all:vars]
 cluster_name=lab
+cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 3002}]
+cluster_users=[{'name': 'ada', 'uid': 2001, 'group': 'physics'}, {'name': 'ben', 'uid': 2002, 'group': 'biology'}]
 """
 
 #: What a machine of the lab has answered.
@@ -70,9 +73,9 @@ MADE_UP = {
 
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
-    base_system.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT,
-    slurm_conf.SUBJECT,
-    slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
+    base_system.SUBJECT, cluster_users.BEFORE, cluster_users.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE,
+    slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT,
+    preflight.SUBJECT, hardware.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -89,6 +92,10 @@ ELSEWHERE = {
             "preflight.own_name",
         ],
         "cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in": ["preflight.cgroup"],
+    },
+    # Every machine of the lab has the shells that its users have.
+    "tests/unit/test_judge_cluster_users.py": {
+        "a_shell_that_is_not_there_is_refused": ["cluster_users.shells"],
     },
     "tests/unit/test_hardware.py": {
         "another_number_of_cpus_fails_with_both_values": [

@@ -1,0 +1,232 @@
+"""Are the site's users and groups on a machine as declared, and could they be? Pure judgement of what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
+from provision.model.text import brief
+from provision.model.user_facts import Known, Range, UserFacts
+from provision.model.users import SUBORDINATE, User, Users
+from provision.model.users_declared import users_from
+
+#: What no provision would mend without harm: it is refused before anything is changed.
+BEFORE = Subject("cluster_users", ("ids", "known_groups", "shells"), fix="clusterctl preflight", before=True)
+
+SUBJECT = Subject(
+    "cluster_users",
+    ("groups", "users", "members", "passwords", "subordinate_ids", "homes"),
+    fix="clusterctl provision base",
+)
+
+_BY_HAND = "changed by hand, or never made"
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge one machine.
+
+    ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``homes``, whether
+    homes are made on this machine.
+    """
+    people = users_from(wants["users"], wants["groups"])
+    if not people.users and not people.groups:
+        why = "cluster_users and cluster_groups name nobody"
+        return [*BEFORE.all_skipped(why), *SUBJECT.all_skipped(why)]
+    found = facts["people"]
+    return [
+        _ids(people, found),
+        _known_groups(people, found["known_groups"]),
+        _shells(people, facts["state"]["paths"]),
+        _groups(people, found["known_groups"]),
+        _users(people, found),
+        _members(people, found),
+        _passwords(people, found),
+        _subordinate(people, found),
+        _homes(people, found, bool(wants["homes"])),
+    ]
+
+
+def _ids(people: Users, found: UserFacts) -> Check:
+    """One name with two numbers, or a number with two names: files would change their owner."""
+    if found["known_users"] is None or found["known_groups"] is None:
+        return BEFORE.unknown("ids", "the machine's name services do not answer")
+    leaving = {user.name for user in people.users if user.absent}
+    going = {group.name for group in people.groups if group.absent} | leaving
+    wrong = [
+        *_conflicts("uid", {user.name: user.uid for user in people.present}, found["known_users"], leaving),
+        *_conflicts("gid", people.gids, found["known_groups"], going),
+        *(f"subuid: {line}" for line in _overlaps(people, found["subuid"])),
+        *(f"subgid: {line}" for line in _overlaps(people, found["subgid"])),
+    ]
+    return BEFORE.check(
+        "ids",
+        not wrong,
+        brief(wrong) or f"{len(people.present)} users and {len(people.gids)} groups, their numbers nobody else's",
+        "each name and each number as declared, or free",
+        source="cluster_users, cluster_groups",
+        cause="somebody else has the number here, or the name has another one",
+        fix="declare the numbers that they have, or give the others new ones by hand, with all of their files: "
+        "usermod --uid or groupmod --gid, then chown what find / -xdev -uid N names",
+    )
+
+
+def _conflicts(word: str, declared: Mapping[str, int], known: Iterable[Known], leaving: set[str]) -> Iterator[str]:
+    owners = {number: name for name, number in declared.items()}
+    for entry in known:
+        name, number = entry["name"], entry["number"]
+        if name in declared and declared[name] != number:
+            yield f"{name} has {word} {number}, declared {declared[name]}"
+        elif name in declared and not entry["own"]:
+            yield f"{name} is the site's directory's: take it out of cluster_{'users' if word == 'uid' else 'groups'}"
+        elif number in owners and owners[number] != name and not (name in leaving and entry["own"]):
+            yield f"{word} {number} is {name}'s, declared {owners[number]}'s"
+
+
+def _overlaps(people: Users, ranges: Sequence[Range]) -> Iterator[str]:
+    """Yield the ranges of others that have numbers of declared users."""
+    ours = {user.name for user in people.users} | {str(user.uid) for user in people.present}
+    for entry in ranges:
+        for user in people.present if entry["owner"] not in ours else ():
+            if entry["first"] < user.subordinate + SUBORDINATE and user.subordinate < entry["first"] + entry["count"]:
+                yield f"{entry['owner']}:{entry['first']}:{entry['count']} has numbers of {user.name}'s"
+
+
+def _known_groups(people: Users, known: Sequence[Known] | None) -> Check:
+    """A group that is not declared has to be on every machine already."""
+    if known is None:
+        return BEFORE.unknown("known_groups", "the machine's name services do not answer")
+    own = {entry["name"] for entry in known if entry["own"]}
+    lacking = {
+        name: user.name
+        for user in people.present
+        for name in user.groups
+        if name not in people.gids and name not in own
+    }
+    wrong = [f"no group {name}, in which {user} is to be" for name, user in sorted(lacking.items())]
+    return BEFORE.check(
+        "known_groups",
+        not wrong,
+        brief(wrong) or "all there",
+        "every group of a user's declared, or on every machine",
+        source="cluster_users",
+        cause="only some machines have it, or none",
+        fix="declare it in cluster_groups, with a gid; or take it out of the user's groups",
+    )
+
+
+def _shells(people: Users, paths: Mapping[str, Any]) -> Check:
+    wrong = [
+        f"no {shell}, the shell of {user}"
+        for shell, user in sorted({user.shell: user.name for user in people.present}.items())
+        if paths.get(shell, {}).get("kind") not in ("file", "link")
+    ]
+    return BEFORE.check(
+        "shells",
+        not wrong,
+        brief(wrong) or "all there",
+        "every user's shell on every machine",
+        source="cluster_users",
+        cause="a login ends at once without it",
+        fix="install it on this machine, or declare another one",
+    )
+
+
+def _groups(people: Users, known: Sequence[Known] | None) -> Check:
+    if known is None:
+        return SUBJECT.unknown("groups", "the machine's name services do not answer")
+    there = {entry["name"]: entry["number"] for entry in known}
+    wrong = [f"{name} is missing" for name in sorted(people.gids) if name not in there]
+    wrong += [
+        f"{name} has gid {there[name]}, not {gid}"
+        for name, gid in sorted(people.gids.items())
+        if there.get(name, gid) != gid
+    ]
+    wrong += [f"{group.name} is still there" for group in people.groups if group.absent and group.name in there]
+    return _told("groups", wrong, f"{len(people.gids)} as declared", "cluster_groups")
+
+
+def _users(people: Users, found: UserFacts) -> Check:
+    gids, wrong = people.gids, []
+    for user in people.users:
+        there = found["users"].get(user.name)
+        if user.absent or there is None:
+            if user.absent is (there is not None):
+                wrong.append(f"{user.name} is {'still there' if there else 'missing'}")
+            continue
+        told = [
+            f"{key} {seen or 'none'}, not {value or 'none'}"
+            for key, seen, value in (
+                ("uid", there["uid"], user.uid),
+                ("gid", there["gid"], gids[user.group]),
+                ("comment", there["comment"], user.comment),
+                ("home", there["home"], user.home),
+                ("shell", there["shell"], user.shell),
+            )
+            if seen != value
+        ]
+        if told:
+            wrong.append(f"{user.name} has {' and '.join(told)}")
+    return _told("users", wrong, f"{len(people.present)} as declared", "cluster_users")
+
+
+def _members(people: Users, found: UserFacts) -> Check:
+    wrong = []
+    for user in people.present:
+        there = set(found["users"].get(user.name, {"groups": user.groups})["groups"]) - {user.group}
+        more, less = sorted(there - set(user.groups)), sorted(set(user.groups) - there)
+        told = [f"not in {', '.join(less)}"] * bool(less) + [f"also in {', '.join(more)}"] * bool(more)
+        if told:
+            wrong.append(f"{user.name} is {' and '.join(told)}")
+    return _told("members", wrong, "each user in the declared groups, and in no other", "groups in cluster_users")
+
+
+def _passwords(people: Users, found: UserFacts) -> Check:
+    locked = {name: user["locked"] for name, user in found["users"].items()}
+    wrong = [
+        f"{user.name} has a password"
+        for user in people.present
+        if user.password_lock and not locked.get(user.name, True)
+    ]
+    return _told("passwords", wrong, "locked, where they are to be", "password_lock in cluster_users")
+
+
+def _subordinate(people: Users, found: UserFacts) -> Check:
+    wrong = []
+    for file, ranges in (("subuid", found["subuid"]), ("subgid", found["subgid"])):
+        for user in people.present:
+            there = [(one["first"], one["count"]) for one in ranges if one["owner"] in (user.name, str(user.uid))]
+            if there != [(user.subordinate, SUBORDINATE)]:
+                told = " and ".join(f"{first}:{count}" for first, count in there) or "none"
+                wrong.append(f"{user.name} has {told} in {file}, not {user.subordinate}:{SUBORDINATE}")
+    return _told(
+        "subordinate_ids", wrong, f"{SUBORDINATE} of each user's own", "subordinate_ids in cluster_users",
+        "without them rootless Podman cannot unpack most images",
+    )  # fmt: skip
+
+
+def _homes(people: Users, found: UserFacts, here: bool) -> Check:
+    if not here:
+        return SUBJECT.skip("homes", "homes are made on another machine")
+    if found["homes"] is None:
+        return SUBJECT.unknown("homes", "the file system of the homes does not answer")
+    wrong = [
+        f"{user.home} {problem}" for user in people.present if (problem := _home(user, found["homes"].get(user.home)))
+    ]
+    return _told(
+        "homes", wrong, "each user's own directory", "home in cluster_users",
+        "never made, or made by hand; a home that is another's is given to nobody: chown it by hand",
+    )  # fmt: skip
+
+
+def _home(user: User, there: Mapping[str, Any] | None) -> str:
+    if there is None:
+        return "is missing"
+    if there["kind"] != "directory":
+        return f"is a {there['kind']}"
+    return "" if there["uid"] == user.uid else f"is uid {there['uid']}'s, not {user.uid}'s"
+
+
+def _told(name: str, wrong: Sequence[str], good: str, source: str, cause: str = _BY_HAND) -> Check:
+    return SUBJECT.check(name, not wrong, brief(wrong) or good, "as declared", source=source, cause=cause)

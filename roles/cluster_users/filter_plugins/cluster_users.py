@@ -1,0 +1,52 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door to the site's users and groups: both lists of the inventory, read as provision.model reads them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from provision.model.facts import plain
+from provision.model.users import SUBORDINATE
+from provision.model.users_declared import users_from
+
+
+def cluster_users_asks(users, groups, homes):
+    """Return what a machine is asked about them, as ``machine_facts`` takes it; nothing where there are none."""
+    people = users_from(plain(users), plain(groups))
+    if not people.users and not people.groups:
+        return {}
+    named = {name for user in people.present for name in user.groups}
+    return {
+        "people": {
+            "users": [user.name for user in people.users],
+            "uids": [user.uid for user in people.present],
+            "groups": sorted(named | {group.name for group in people.groups}),
+            "gids": sorted(people.gids.values()),
+            "homes": [user.home for user in people.present] if homes else [],
+        },
+        "state": {"paths": sorted({user.shell for user in people.present})},
+    }
+
+
+def cluster_users_read(users, groups):
+    """Return the entries that tasks loop over: ``users``, ``absent_users``, ``groups``, ``absent_groups``.
+
+    ``subordinate`` are the lines of /etc/subuid and /etc/subgid.
+    """
+    people = users_from(plain(users), plain(groups))
+    return {
+        "users": [asdict(user) for user in people.present],
+        "absent_users": [user.name for user in people.users if user.absent],
+        "groups": [{"name": name, "gid": gid} for name, gid in people.gids.items()],
+        "absent_groups": [group.name for group in people.groups if group.absent],
+        "subordinate": [f"{user.name}:{user.subordinate}:{SUBORDINATE}" for user in people.present],
+    }
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self):
+        """Return them by name."""
+        return {"cluster_users_asks": cluster_users_asks, "cluster_users_read": cluster_users_read}

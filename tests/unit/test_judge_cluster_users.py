@@ -1,0 +1,203 @@
+"""Users and groups on a machine, judged: who stands in the way of whom, and what was changed by hand."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from provision.judge import cluster_users, road
+from provision.model.checks import Check, Verdict
+from provision.model.facts import facts_from
+from provision.model.users_declared import users_from
+
+WANTS = {
+    "users": [
+        {"name": "ada", "uid": 2001, "group": "physics", "groups": ["biology", "video"], "comment": "Ada"},
+        {"name": "ben", "uid": 2002, "group": "biology", "password_lock": False},
+        {"name": "old", "state": "absent"},
+    ],
+    "groups": [{"name": "physics", "gid": 3001}, {"name": "biology", "gid": 3002}, {"name": "gone", "state": "absent"}],
+    "homes": True,
+}
+PEOPLE = users_from(WANTS["users"], WANTS["groups"]).present
+RANGES = [{"owner": user.name, "first": user.subordinate, "count": 65536} for user in PEOPLE]
+
+
+def own(gid: int, groups: list[str], **more: Any) -> dict[str, Any]:
+    return {"gid": gid, "shell": "/bin/bash", "groups": groups, "locked": True, "comment": "", **more}
+
+
+def known(name: str, number: int, own: bool = True) -> dict[str, Any]:
+    return {"name": name, "number": number, "own": own}
+
+
+GOOD: dict[str, Any] = {
+    "users": {
+        "ada": own(3001, ["biology", "video"], uid=2001, home="/home/ada", comment="Ada"),
+        "ben": own(3002, ["biology"], uid=2002, home="/home/ben", locked=False),
+    },
+    "known_users": [known("ada", 2001), known("ben", 2002)],
+    "known_groups": [known("physics", 3001), known("biology", 3002), known("video", 44)],
+    "homes": {path: {"uid": uid, "kind": "directory"} for path, uid in (("/home/ada", 2001), ("/home/ben", 2002))},
+    "subuid": RANGES,
+    "subgid": RANGES,
+}
+SHELLS = {"/bin/bash": {"kind": "file"}}
+
+
+def judged(wants: dict[str, Any] | None = None, **changed: Any) -> dict[str, Check]:
+    """Return the checks of a machine that answers as the good one does, but for what is changed."""
+    shells = changed.pop("shells", SHELLS)
+    state = {"paths": shells, "packages": {}, "services": {}, "manager": {}}
+    facts = facts_from({"people": {**deepcopy(GOOD), **changed}, "state": state})
+    checks = {check.id: check for check in cluster_users.checks(facts, {**WANTS, **(wants or {})})}
+    assert set(checks) == {*cluster_users.BEFORE.ids, *cluster_users.SUBJECT.ids}
+    return checks
+
+
+def bad(checks: dict[str, Check]) -> dict[str, str]:
+    """Return what does not pass, and what is observed."""
+    return {name: check.observed for name, check in checks.items() if check.verdict is not Verdict.PASS}
+
+
+def user(name: str, **changed: Any) -> dict[str, Any]:
+    return {**GOOD["users"], name: {**GOOD["users"][name], **changed}}
+
+
+def test_a_machine_as_declared_is_good() -> None:
+    assert bad(judged()) == {}
+
+
+def test_a_bare_machine_is_to_be_worked_on_and_refused_for_nothing() -> None:
+    bare = {
+        "users": {},
+        "known_users": [],
+        "known_groups": [known("video", 44)],
+        "homes": {},
+        "subuid": [],
+        "subgid": [],
+    }
+
+    assert set(bad(judged(**bare))) == {
+        f"cluster_users.{name}" for name in ("groups", "users", "subordinate_ids", "homes")
+    }
+
+
+@pytest.mark.parametrize(
+    ("users", "said"),
+    [
+        ([known("ada", 1005)], "ada has uid 1005, declared 2001"),
+        ([known("eve", 2001)], "uid 2001 is eve's, declared ada's"),
+        ([known("ada", 2001, own=False)], "ada is the site's directory's: take it out of cluster_users"),
+        ([known("eve", 2001, own=False)], "uid 2001 is eve's, declared ada's"),
+        ([known("old", 2001, own=False)], "uid 2001 is old's, declared ada's"),
+    ],
+)
+def test_one_name_with_two_numbers_and_one_number_with_two_names_are_refused(users: Any, said: str) -> None:
+    check = judged(known_users=users)["cluster_users.ids"]
+
+    assert (check.verdict, check.before) == (Verdict.FAIL, True)
+    assert said in check.observed
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ([known("physics", 3009)], "physics has gid 3009, declared 3001"),
+        ([known("eve", 3001)], "gid 3001 is eve's, declared physics's"),
+        ([known("physics", 3001, own=False)], "take it out of cluster_groups"),
+    ],
+)
+def test_groups_are_refused_alike(groups: Any, said: str) -> None:
+    assert said in judged(known_groups=[*groups, known("video", 44)])["cluster_users.ids"].observed
+
+
+def test_the_number_of_one_who_is_to_be_absent_is_free() -> None:
+    checks = judged(known_users=[known("old", 2001)], known_groups=[known("gone", 3001), known("video", 44)])
+
+    assert checks["cluster_users.ids"].verdict is Verdict.PASS
+
+
+def test_a_range_with_somebodys_subordinate_numbers_is_refused() -> None:
+    other = {"owner": "eve", "first": RANGES[0]["first"] + 65535, "count": 2}
+
+    assert "subuid: eve:" in judged(subuid=[*RANGES, other])["cluster_users.ids"].observed
+    assert "subgid: eve:" in judged(subgid=[*RANGES, other])["cluster_users.ids"].observed
+
+
+@pytest.mark.parametrize("groups", [[], [known("video", 44, own=False)]])
+def test_a_group_that_is_not_declared_has_to_be_on_every_machine(groups: Any) -> None:
+    check = judged(known_groups=[known("physics", 3001), known("biology", 3002), *groups])["cluster_users.known_groups"]
+
+    assert (check.verdict, check.before) == (Verdict.FAIL, True)
+    assert check.observed == "no group video, in which ada is to be"
+
+
+def test_a_shell_that_is_not_there_is_refused() -> None:
+    check = judged(shells={"/bin/bash": {"kind": "absent"}})["cluster_users.shells"]
+
+    assert (check.verdict, check.before) == (Verdict.FAIL, True)
+    assert "no /bin/bash" in check.observed
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "said"),
+    [
+        ({"users": {"ben": GOOD["users"]["ben"]}}, "users", "ada is missing"),
+        ({"users": user("ada", uid=2009)}, "users", "ada has uid 2009, not 2001"),
+        ({"users": user("ada", gid=100)}, "users", "ada has gid 100, not 3001"),
+        ({"users": user("ada", **{"shell": "/bin/sh"})}, "users", "ada has shell /bin/sh, not /bin/bash"),
+        ({"users": user("ada", home="/root")}, "users", "ada has home /root, not /home/ada"),
+        ({"users": user("ada", comment="")}, "users", "ada has comment none, not Ada"),
+        ({"users": {**GOOD["users"], "old": own(1, [], uid=9, home="/")}}, "users", "old is still there"),
+        ({"users": user("ada", groups=["video"])}, "members", "ada is not in biology"),
+        ({"users": user("ada", groups=["biology", "sudo", "video"])}, "members", "ada is also in sudo"),
+        ({"users": user("ada", locked=False)}, "passwords", "ada has a password"),
+        ({"known_groups": [known("biology", 3002), known("video", 44)]}, "groups", "physics is missing"),
+        ({"known_groups": [*GOOD["known_groups"], known("gone", 9)]}, "groups", "gone is still there"),
+        ({"subuid": RANGES[:1]}, "subordinate_ids", "ben has none in subuid"),
+        ({"subgid": RANGES[1:]}, "subordinate_ids", "ada has none in subgid"),
+        ({"subuid": [*RANGES, {"owner": "ada", "first": 100000, "count": 7}]}, "subordinate_ids", "and 100000:7"),
+        ({"subuid": [*RANGES, {"owner": "2001", "first": 100000, "count": 9}]}, "subordinate_ids", "and 100000:9"),
+        ({"homes": {"/home/ben": GOOD["homes"]["/home/ben"]}}, "homes", "/home/ada is missing"),
+        ({"homes": {**GOOD["homes"], "/home/ada": {"uid": 0, "kind": "directory"}}}, "homes", "is uid 0's, not 2001's"),
+        ({"homes": {**GOOD["homes"], "/home/ada": {"uid": 2001, "kind": "fifo"}}}, "homes", "/home/ada is a fifo"),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_declared_is_named(changed: dict[str, Any], name: str, said: str) -> None:
+    found = bad(judged(**changed))
+
+    assert said in found[f"cluster_users.{name}"]
+    assert set(found) == {f"cluster_users.{name}"}
+
+
+@pytest.mark.parametrize(
+    ("silent", "names"),
+    [("known_users", {"ids"}), ("known_groups", {"ids", "known_groups", "groups"}), ("homes", {"homes"})],
+)
+def test_silence_is_unknown(silent: str, names: set[str]) -> None:
+    checks = judged(**{silent: None})
+
+    assert {name for name, check in checks.items() if check.verdict is Verdict.UNKNOWN} == {
+        f"cluster_users.{name}" for name in names
+    }
+
+
+def test_homes_are_judged_where_they_are_made() -> None:
+    assert judged({"homes": False}, homes={})["cluster_users.homes"].verdict is Verdict.SKIP
+
+
+def test_nobody_declared_is_nothing_to_judge() -> None:
+    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": [], "homes": True})
+
+    assert {check.verdict for check in checks} == {Verdict.SKIP}
+
+
+def test_what_preflight_would_refuse_is_refused_without_it() -> None:
+    checks = [*judged(known_users=[known("eve", 2001)]).values()]
+
+    assert [check.id for check in road.refused_alone({"cluster_users": checks})] == ["cluster_users.ids"]
+    assert road.refused_alone({"nvidia_driver": checks}) == []
+    assert road.refused_alone({"cluster_users": [*judged().values()]}) == []
