@@ -65,6 +65,8 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
     return found
 
 
+#: Where SSSD answers questions about users of the site's directory, on machines that have it.
+_SSSD = "/var/lib/sss/pipes"
 _SLURM = ("slurm_controller", "slurm_compute")
 _COMPUTE = ("slurm_compute",)
 _GENERIC = ("packages", "files", "services")
@@ -190,6 +192,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
+    if "state" in facts and (pipes := facts["state"]["paths"].get(_SSSD)):
+        machine["sssd"] = pipes.get("kind") == "directory"
     if "rdma" in facts:
         machine["rdma_adapters"] = len(facts["rdma"]["adapters"])
     known = dict(before.get("cluster_shared") or {})

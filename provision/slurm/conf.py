@@ -144,6 +144,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     gather = "linux" if old else "cgroup"
     yield Parameter("JobAcctGatherType", f"jobacct_gather/{gather}", "what a job uses is measured, for sstat and sacct")
     yield Parameter("PropagateResourceLimits", "NONE", "a job has the node's limits, not those where it was submitted")
+    yield Parameter("GroupUpdateTime", "60", "who joins or leaves a group does so in jobs within a minute, not ten")
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
