@@ -1,0 +1,109 @@
+"""Users and groups as the inventory declares them: the same on every machine, and in what jobs see."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import labs
+import pytest
+import snapshots
+
+from provision.model.users_declared import users_from
+
+#: What the lab's inventory says of ada; the key that it declares is the lab's own.
+ADA = "uid=2001(ada) gid=3001(physics) groups=3001(physics),44(video),3002(biology)"
+
+
+def said(lab: labs.Lab, script: str) -> str:
+    """Return what a script prints that she runs on the controller, after a login."""
+    done = lab.ssh("head", script, user="ada")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def document(lab: labs.Lab, command: str, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(labs.clusterctl(command, "--json", lab.inventory, *words, check=False).stdout)
+    return found
+
+
+def test_a_user_logs_in_with_the_declared_key_and_is_the_same_on_every_machine(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+
+    assert said(lab, "id; pwd; stat --format=%a .").splitlines() == [ADA, "/home/ada", "700"]
+    assert {lab.root(machine, "id ada") for machine in lab.machines} == {ADA}
+    ranges = {lab.root(machine, "grep -h ^ada: /etc/subuid /etc/subgid") for machine in lab.machines}
+    first = users_from([{"name": "ada", "uid": 2001}]).users[0].subordinate
+    assert ranges == {f"ada:{first}:65536\nada:{first}:65536"}
+
+
+def test_nobody_logs_in_to_a_compute_node_past_slurm(provisioned_lab: labs.Lab) -> None:
+    done = provisioned_lab.ssh("node1", "true", user="ada")
+
+    assert done.returncode == 255
+    assert "Permission denied" in done.stderr
+
+
+def test_a_job_is_hers_with_all_of_her_groups_from_her_home(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+
+    assert said(lab, "srun --nodes=2 id").splitlines() == [ADA, ADA]
+    job = said(lab, "sbatch --parsable --wait --output=hers-%j --wrap 'id; pwd; echo $HOME'")
+    written = [lab.root(machine, f"cat /home/ada/hers-{job} 2>/dev/null", check=False) for machine in lab.machines]
+    assert f"{ADA}\n/home/ada\n/home/ada" in written
+    for machine in lab.machines:
+        lab.root(machine, f"rm -f /home/ada/hers-{job}")
+
+
+def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    said(lab, "srun true")  # slurmctld remembers her groups from now on
+    for machine in lab.machines:
+        lab.root(machine, "usermod --append --groups audio ada")
+    try:
+        labs.until(lambda: "audio" in said(lab, "srun id --groups --name").split(), 75)
+    finally:
+        for machine in lab.machines:
+            lab.root(machine, "gpasswd --delete ada audio")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "check", "words"),
+    [
+        ("cluster_users", [{"name": "eve", "uid": 2001}], "ids", "uid 2001 is ada's, declared eve's"),
+        ("cluster_users", [{"name": "ada", "uid": 2005}], "ids", "ada has uid 2001, declared 2005"),
+        ("cluster_groups", [{"name": "physics", "gid": 3005}], "ids", "physics has gid 3001, declared 3005"),
+        ("cluster_users", [{"name": "eve", "uid": 2005, "groups": ["nobodys"]}], "known_groups", "no group nobodys"),
+        ("cluster_users", [{"name": "eve", "uid": 2005, "shell": "/bin/none"}], "shells", "no /bin/none"),
+    ],
+)  # fmt: skip
+def test_a_number_or_name_of_somebody_elses_is_refused_by_preflight(
+    provisioned_lab: labs.Lab, name: str, value: Any, check: str, words: str
+) -> None:
+    both = {"cluster_users": [], "cluster_groups": [], name: value}
+
+    found = document(provisioned_lab, "preflight", "-e", json.dumps(both))
+
+    told = {one["host"]: one for one in found["checks"] if one["id"] == f"cluster_users.{check}"}
+    assert found["exit_code"] == 3
+    assert {host: one["verdict"] for host, one in told.items()} == dict.fromkeys(provisioned_lab.machines, "fail")
+    assert all(words in one["observed"] for one in told.values())
+
+
+def test_who_is_to_be_absent_is_removed_and_keeps_a_home(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    before = {machine: snapshots.files(lab, machine) for machine in lab.machines}
+    eve = {"name": "eve", "uid": 2005, "authorized_keys": (lab.directory / "id_ed25519.pub").read_text().strip()}
+    more = {"cluster_users": [eve], "cluster_groups": []}
+    gone = {"cluster_users": [{"name": "eve", "state": "absent"}], "cluster_groups": []}
+
+    made = document(lab, "provision", "-e", json.dumps(more), "base")
+    assert (made["exit_code"], lab.ssh("head", "true", user="eve").returncode) == (0, 0)
+    removed = document(lab, "provision", "-e", json.dumps(gone), "base")
+
+    assert removed["exit_code"] == 0
+    assert lab.ssh("head", "true", user="eve").returncode == 255
+    for machine in lab.machines:
+        assert lab.root(machine, "stat --format=%u /home/eve") == "2005"
+        lab.root(machine, "rm -r /home/eve")
+        assert snapshots.difference(before[machine], snapshots.files(lab, machine)) == []
