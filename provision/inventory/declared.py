@@ -83,7 +83,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             simulated=_simulated(site["cluster_simulated"]),
-            people=people_from(site["cluster_users"], site["cluster_groups"], hostvars.get(controller, {})),
+            people=people_from(site["cluster_users"], site["cluster_groups"], hostvars),
         )
     except ValidationError as error:
         raise ClusterctlError(

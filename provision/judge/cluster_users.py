@@ -7,6 +7,7 @@ from typing import Any
 
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
+from provision.model.state_facts import CommandAnswer
 from provision.model.text import brief
 from provision.model.user_facts import Known, Range, UserFacts
 from provision.model.users import SUBORDINATE, User, Users
@@ -17,7 +18,7 @@ BEFORE = Subject("cluster_users", ("ids", "known_groups", "shells"), fix="cluste
 
 SUBJECT = Subject(
     "cluster_users",
-    ("groups", "users", "members", "passwords", "subordinate_ids", "homes"),
+    ("groups", "users", "members", "passwords", "subordinate_ids", "homes", "logins"),
     fix="clusterctl provision base",
 )
 
@@ -28,7 +29,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge one machine.
 
     ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``homes``, whether
-    homes are made on this machine.
+    homes are made on this machine; ``login``, whether users log in to it, with the keys in the directory ``keys``.
     """
     people = users_from(wants["users"], wants["groups"])
     if not people.users and not people.groups:
@@ -45,6 +46,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _passwords(people, found),
         _subordinate(people, found),
         _homes(people, found, bool(wants["homes"])),
+        _logins(facts.get("commands", {}).get("sshd"), str(wants["keys"]) if wants["login"] else ""),
     ]
 
 
@@ -226,6 +228,25 @@ def _home(user: User, there: Mapping[str, Any] | None) -> str:
     if there["kind"] != "directory":
         return f"is a {there['kind']}"
     return "" if there["uid"] == user.uid else f"is uid {there['uid']}'s, not {user.uid}'s"
+
+
+def _logins(answer: CommandAnswer | None, keys: str) -> Check:
+    """Compare what sshd itself says that it reads: another file of its may say otherwise, or leave ours out."""
+    if not keys:
+        return SUBJECT.skip("logins", "nobody is declared who would log in here")
+    if answer is None or answer["rc"] is None:
+        return SUBJECT.unknown("logins", answer["text"] if answer else "the machine was not asked")
+    lines = (line.partition(" ") for line in answer["text"].splitlines() if answer["rc"] == 0)
+    read = next((value for name, _, value in lines if name == "authorizedkeysfile"), "")
+    return SUBJECT.check(
+        "logins",
+        f"{keys}/%u" in read.split(),
+        f"sshd reads {read}" if read else f"sshd ended with {answer['rc']}: {answer['text'][-200:]}",
+        f"{keys}/%u among what sshd reads",
+        source="sshd -T",
+        cause="sshd_config says otherwise before it includes /etc/ssh/sshd_config.d, or does not include it",
+        fix="clusterctl provision base; where that is not enough, take AuthorizedKeysFile out of /etc/ssh/sshd_config",
+    )
 
 
 def _told(name: str, wrong: Sequence[str], good: str, source: str, cause: str = _BY_HAND) -> Check:

@@ -20,6 +20,8 @@ WANTS = {
     ],
     "groups": [{"name": "physics", "gid": 3001}, {"name": "biology", "gid": 3002}, {"name": "gone", "state": "absent"}],
     "homes": True,
+    "login": True,
+    "keys": "/etc/ssh/keys",
 }
 PEOPLE = users_from(WANTS["users"], WANTS["groups"]).present
 RANGES = [{"owner": user.name, "first": user.subordinate, "count": 65536} for user in PEOPLE]
@@ -50,8 +52,10 @@ SHELLS = {"/bin/bash": {"kind": "file"}}
 def judged(wants: dict[str, Any] | None = None, **changed: Any) -> dict[str, Check]:
     """Return the checks of a machine that answers as the good one does, but for what is changed."""
     shells = changed.pop("shells", SHELLS)
+    sshd = changed.pop("sshd", {"rc": 0, "text": "port 22\nauthorizedkeysfile .ssh/authorized_keys /etc/ssh/keys/%u\n"})
     state = {"paths": shells, "packages": {}, "services": {}, "manager": {}}
-    facts = facts_from({"people": {**deepcopy(GOOD), **changed}, "state": state})
+    commands = {"sshd": sshd} if sshd else {}
+    facts = facts_from({"people": {**deepcopy(GOOD), **changed}, "state": state, "commands": commands})
     checks = {check.id: check for check in cluster_users.checks(facts, {**WANTS, **(wants or {})})}
     assert set(checks) == {*cluster_users.BEFORE.ids, *cluster_users.SUBJECT.ids}
     return checks
@@ -183,6 +187,25 @@ def test_silence_is_unknown(silent: str, names: set[str]) -> None:
     assert {name for name, check in checks.items() if check.verdict is Verdict.UNKNOWN} == {
         f"cluster_users.{name}" for name in names
     }
+
+
+@pytest.mark.parametrize(
+    ("sshd", "verdict"),
+    [
+        ({"rc": 0, "text": "authorizedkeysfile .ssh/authorized_keys\n"}, Verdict.FAIL),
+        ({"rc": 0, "text": "authorizedkeysfile none\n\nauthorizedkeysfile /etc/ssh/keys/%u\n"}, Verdict.FAIL),
+        ({"rc": 255, "text": "/etc/ssh/sshd_config: line 1: Bad configuration option"}, Verdict.FAIL),
+        ({"rc": 0, "text": ""}, Verdict.FAIL),
+        ({"rc": None, "text": "did not answer in 10 s"}, Verdict.UNKNOWN),
+        (None, Verdict.UNKNOWN),
+    ],
+)
+def test_keys_count_only_where_sshd_reads_them(sshd: Any, verdict: Verdict) -> None:
+    assert judged(sshd=sshd)["cluster_users.logins"].verdict is verdict
+
+
+def test_where_nobody_logs_in_sshd_is_not_judged() -> None:
+    assert judged({"login": False}, sshd=None)["cluster_users.logins"].verdict is Verdict.SKIP
 
 
 def test_homes_are_judged_where_they_are_made() -> None:
