@@ -260,17 +260,17 @@ class ActionModule(ActionBase):
             entry = dict(entry)
             if "template" in entry and entry.get("when", True):
                 path = content.ROOT / "roles" / role / "templates" / entry["template"]
-                entry["text"] = self._text(path, templar)
+                entry["text"] = self._text(path, templar, entry)
             elif "file" in entry:
-                path = content.ROOT / "roles" / role / "files" / entry["file"]
-                entry["text"] = path.read_text(encoding="utf-8")
+                entry["text"] = (content.ROOT / "roles" / role / "files" / entry["file"]).read_text(encoding="utf-8")
             files.append({**entry, "text": entry["content"]} if "content" in entry else entry)
         return {**managed, "files": files}
 
-    def _text(self, path, templar):
+    def _text(self, path, templar, entry):
         text = trust_as_template(self._loader.get_text_file_contents(str(path)))
-        # As the action template sets Jinja's options.
-        return templar.copy_with_new_env(searchpath=[str(path.parent)]).template(text, overrides={"trim_blocks": True})
+        own = templar.copy_with_new_env(searchpath=[str(path.parent)])
+        own.available_variables["item"] = entry  # as in the loop of the task that writes it
+        return own.template(text, overrides={"trim_blocks": True})  # as the action template sets Jinja's options
 
 
 def _program(place):

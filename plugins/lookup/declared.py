@@ -27,6 +27,7 @@ options:
       - C(entries), address and names of each of O(hosts) whose address the inventory gives, as lines of a hosts file.
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
       - C(slurm), what the templates of Slurm's configuration print.
+      - C(mounts), the shared file systems, each with the machines that have it.
       - C(unconfined), why Slurm's configuration confines no job, empty where it does.
     type: list
     elements: str
@@ -53,7 +54,9 @@ class LookupModule(LookupBase):
     """``lookup('declared', 'ranks')``."""
 
     def run(self, terms, variables=None, **kwargs):
-        values = {"entries": _entries, "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined}
+        values = {
+            "entries": _entries, "mounts": _mounts, "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined,
+        }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
         groups, hostvars = variables.get("groups") or {}, variables.get("hostvars") or {}
@@ -63,6 +66,10 @@ class LookupModule(LookupBase):
 def _entries(_groups, hostvars, hosts=()):
     names = [str(host) for host in hosts]
     return addresses.hosts_entries(read(hostvars, names, addresses.ADDRESS_VARIABLES), names)
+
+
+def _mounts(groups, hostvars):
+    return _of_the_cluster(lambda cluster: [one.as_dict(groups) for one in cluster.mounts], groups, hostvars)
 
 
 def _ranks(groups, hostvars, without_gpus=1):
@@ -80,8 +87,8 @@ def _unconfined(groups, hostvars):
 
 
 def _of_the_cluster(value, groups, hostvars):
-    members = {group: [str(host) for host in groups.get(group, ())] for group in GROUPS}
-    hosts = dict.fromkeys(host for group in members.values() for host in group)
+    members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
+    hosts = dict.fromkeys(host for group in GROUPS for host in members.get(group, ()))
     try:
         return value(cluster_from(members, read(hostvars, hosts, READ)))
     except ClusterctlError as error:

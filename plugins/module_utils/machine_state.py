@@ -17,7 +17,7 @@ import stat
 import time
 from pathlib import Path
 
-from ansible.module_utils import systemd_units
+from ansible.module_utils import machine_mounts, systemd_units
 from ansible.module_utils.machine_commands import printed
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
@@ -236,5 +236,6 @@ def collect(root="/", ask=None, patience=1):
         "manager": manager(ask.get("manager") or (), patience),
         "containers": containers(root, ask.get("containers") or (), patience),
         "users": users(ask.get("users") or ()),
+        "mounts": machine_mounts.collect(root, ask.get("mounts") or (), patience),
         "stores": {store: stored_images(root, store) for store in ask.get("stores") or ()},
     }

@@ -19,6 +19,7 @@ from provision.inventory.declared_slurm import (
     partitions_from,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
+from provision.inventory.declared_storage import mounts_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
@@ -30,7 +31,7 @@ Variables = Mapping[str, Mapping[str, Any]]
 _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
 _SITE = (
-    *("cluster_name", "cluster_simulated", "slurm_version", "slurm_partitions"),
+    *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
     *("cluster_users", "cluster_groups"),
@@ -82,6 +83,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
+            mounts=mounts_from(site["cluster_mounts"], groups),
             simulated=_simulated(site["cluster_simulated"]),
             people=people_from(site["cluster_users"], site["cluster_groups"], hostvars),
         )

@@ -37,7 +37,8 @@ def written(path: Path, name: str, value: str = "") -> str:
 
     With a ``value``, only where it is set to this one.
     """
-    sets = re.compile(rf"(?:^|[\s{{,\"'])({re.escape(name)})[\"']?\s*[=:]\s*[\"']?{re.escape(value)}", re.MULTILINE)
+    whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}]|$)" if value else ""
+    sets = re.compile(rf"(?:^|[\s{{,\"'])({re.escape(name)})[\"']?\s*[=:]\s*{whole}", re.MULTILINE)
     for file in _files(path):
         try:
             text = file.read_text(encoding="utf-8", errors="replace")

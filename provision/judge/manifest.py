@@ -24,10 +24,12 @@ from provision.judge import (
     mig,
     munge,
     nccl,
+    nfs_server,
     preflight,
     rdma_ports,
     rdma_transfers,
     road,
+    shared_storage,
     slurm,
     slurm_client,
     slurm_conf,
@@ -44,7 +46,7 @@ GROUPS: Mapping[str, str] = {
     "slurm_compute": "",
     "slurm_login": "nothing is installed for logins yet; only the operating system is verified",
     "slurm_database": "no accounting database is set up yet; only the operating system is verified",
-    "nfs_server": "no NFS server is set up yet; only the operating system is verified",
+    "nfs_server": "",
     "monitoring": "no monitoring is set up yet; only the operating system is verified",
 }
 
@@ -65,6 +67,8 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
     "verify": (
         (_ALL, ACCESS),
         (_ALL, base_system.SUBJECT),
+        (("nfs_server",), nfs_server.SUBJECT),
+        (_ALL, shared_storage.SUBJECT),
         (_ALL, cluster_users.BEFORE),
         (_ALL, cluster_users.SUBJECT),
         (_SLURM, engine.SUBJECT),

@@ -19,7 +19,9 @@ from provision.judge import (
     images,
     managed,
     munge,
+    nfs_server,
     preflight,
+    shared_storage,
     slurm_client,
     slurm_conf,
     slurm_image,
@@ -74,6 +76,8 @@ _GENERIC = ("packages", "files", "services")
 ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", _can_be_provisioned, refuses=True),
     "base_system": Role("base", base_system.checks, _GENERIC),
+    "nfs_server": Role("base", nfs_server.checks, _GENERIC, groups=("nfs_server",)),
+    "shared_storage": Role("base", shared_storage.checks, ("packages", "files")),
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
     "container_engine": Role("containers", engine.checks, _GENERIC, groups=_SLURM),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_SLURM),

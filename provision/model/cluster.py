@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from provision.model.gres import Gres, parse
+from provision.model.mounts import Mount
 from provision.model.numbers import whole
 from provision.model.users import Users
 from provision.model.versions import SLURM_VERSION
@@ -146,6 +147,7 @@ class Cluster(_Declared):
     cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()
     people: Users = Users()
+    mounts: tuple[Mount, ...] = ()
 
     @property
     def cgroup_v1(self) -> tuple[str, ...]:

@@ -69,6 +69,17 @@ class UserState(TypedDict):
 
 
 @with_config(STRICT)
+class MountState(TypedDict):
+    """What is mounted at a path; ``problem``: why it does not answer, ``late`` where it did not in time."""
+
+    source: Text
+    fstype: Word
+    options: list[Text]
+    problem: Text
+    late: bool
+
+
+@with_config(STRICT)
 class StateFacts(TypedDict):
     """How what roles manage stands, ``manager`` in systemd itself; None where the machine did not answer in time."""
 
@@ -78,6 +89,7 @@ class StateFacts(TypedDict):
     manager: dict[Word, Text] | None
     containers: NotRequired[EngineContainers | None]
     users: NotRequired[dict[Text, UserState]]
+    mounts: NotRequired[dict[Text, MountState]]
     stores: NotRequired[dict[Text, list[Text]]]
 
 

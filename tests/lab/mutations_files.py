@@ -52,6 +52,7 @@ FILES = (
         " cat /root/hosts >/etc/hosts; rm /root/hosts",
         {"base_system.names": "node2 is 192.0.2.9"},
     ),
+    *spoilt("mode", "shared_storage", "/scratch", "node1"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),

@@ -26,8 +26,10 @@ from provision.judge import (
     hardware,
     images,
     munge,
+    nfs_server,
     preflight,
     road,
+    shared_storage,
     slurm_client,
     slurm_conf,
     slurm_image,
@@ -49,6 +51,7 @@ node1 ansible_host=10.0.0.2
 cluster_name=lab
 cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 3002}]
 cluster_users=[{'name': 'ada', 'uid': 2001, 'group': 'physics'}, {'name': 'ben', 'uid': 2002, 'group': 'biology'}]
+cluster_mounts=[{'path': '/home', 'fstype': 'present'}, {'path': '/scratch', 'fstype': 'local'}]
 """
 
 #: What a machine of the lab has answered.
@@ -73,9 +76,9 @@ MADE_UP = {
 
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
-    base_system.SUBJECT, cluster_users.BEFORE, cluster_users.SUBJECT, engine.SUBJECT, images.SUBJECT, munge.MACHINE,
-    slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT,
-    preflight.SUBJECT, hardware.SUBJECT,
+    base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.SUBJECT, cluster_users.BEFORE, cluster_users.SUBJECT,
+    engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
+    slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -123,6 +126,12 @@ ELSEWHERE = {
     # Another Slurm's: nothing here gives its files another number.
     "tests/unit/test_judge_slurm_client.py": {
         "slurms_user_has_the_number_that_the_image_has": ["slurm_client.user"],
+    },
+    # A container has no kernel of its own that could mount or export by NFS.
+    "tests/unit/test_judge_shared_storage.py": {
+        "what_is_not_mounted_as_declared_is_named": ["shared_storage.mounts"],
+        "options_that_lose_data_or_time_are_worth_a_warning": ["shared_storage.options"],
+        "a_directory_that_a_client_cannot_mount_is_named_with_the_client": ["nfs_server.exports"],
     },
     # What the inventory says, whatever the machine has.
     "tests/unit/test_slurm.py": {

@@ -1,0 +1,208 @@
+"""What the inventory says of shared file systems, checked before anything is mounted over anything."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.errors import ClusterctlError
+from provision.inventory.loader import GROUPS
+from provision.model.mounts import FSTYPES, LOCAL, NETWORK, NFS_OPTIONS, PRESENT, Mount, hides
+
+#: Where jobs are started and run, and where people log in.
+_USERS = ("slurm_controller", "slurm_compute", "slurm_login")
+_KEYS = ("path", "source", "fstype", "options", "groups", "read_only")
+_EXAMPLE = "{path: /home, fstype: nfs4, source: 'storage1:/srv/home'}"
+
+# No blank, quote, colon or comma: the path stands in unit files, exports and the container engine's words.
+_PATH = re.compile(r"/[A-Za-z0-9._+@/-]{0,254}")
+_OPTION = re.compile(r"[A-Za-z0-9_.:=/%+@-]{1,200}")
+_NFS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*):(/[A-Za-z0-9._+@/-]*)")
+_LUSTRE = re.compile(r"[A-Za-z0-9_.:,@-]+:/[A-Za-z0-9._+@/-]+")
+
+
+def mounts_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Mount, ...]:
+    """Return the file systems that the inventory declares; ``groups`` are its groups with their hosts.
+
+    Raises:
+        ClusterctlError: one is not complete, would hide what a machine or a job needs, or contradicts another.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise _refusal(
+            f"cluster_mounts is {value!r}: it must be a list of mappings, one for each file system",
+            f"write it in group_vars/all.yml, as '- {_EXAMPLE}'",
+            ("cluster_mounts", ""),
+        )
+    mounts = tuple(_mount(item, groups) for item in value)
+    for number, one in enumerate(mounts):
+        for other in mounts[:number]:
+            both = _machines(one.groups, groups) & _machines(other.groups, groups)
+            if one.path == other.path and both:
+                raise _refusal(
+                    f"cluster_mounts: {hostlist.fold(both)} would have two file systems at {one.path}",
+                    "leave one of them, or give them groups that no machine is in both of",
+                    ("path", one.path),
+                )
+    _require_servers(mounts, groups)
+    return mounts
+
+
+def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> Mount:
+    for key in declared:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(str(key), _KEYS, n=1)
+            raise _refusal(
+                f"cluster_mounts: there is no key {str(key)[:70]!r}",
+                f"did you mean {near[0]}?" if near else f"use {', '.join(_KEYS)}",
+                (str(key), ""),
+            )
+    path = require_directory("cluster_mounts: path", declared.get("path"))
+    fstype = declared.get("fstype")
+    if fstype not in FSTYPES:
+        near = difflib.get_close_matches(str(fstype), FSTYPES, n=1)
+        raise _refusal(
+            f"cluster_mounts: fstype of {path} is {fstype!r}: it must be {', '.join(FSTYPES[:-1])} or {FSTYPES[-1]}",
+            f"did you mean {near[0]}?" if near else "see mount(8); present is what the site mounts itself",
+            ("fstype", str(fstype)) if fstype is not None else ("path", path),
+        )
+    options = _options(path, str(fstype), declared.get("options"))
+    return Mount(
+        path=path,
+        fstype=str(fstype),
+        source=_source(path, str(fstype), declared.get("source")),
+        options=options,
+        groups=_groups(path, declared.get("groups"), groups),
+        read_only=_yes(path, declared.get("read_only", False)) or "ro" in options,
+    )
+
+
+def require_directory(where: str, value: Any) -> str:
+    """Return a directory's path that may be mounted on, on a machine and in a job.
+
+    Raises:
+        ClusterctlError: it is not absolute, is not written plainly, or hides what the system or a job needs.
+    """
+    name = where.rpartition(" ")[2]
+    if not isinstance(value, str) or not _PATH.fullmatch(value) or "//" in value or posixpath.normpath(value) != value:
+        raise _refusal(
+            f"{where} is {value!r}: it must be an absolute path, written plainly: letters, digits and . _ + @ -, "
+            "no '..', no '/' twice or at its end",
+            f"write it as {_EXAMPLE}" if name == "path" else "write it as /apps",
+            (name, str(value or "")),
+        )
+    if why := hides(str(value)):
+        raise _refusal(f"{where} is {value}: {why}", "choose another directory, as /home or /data", (name, str(value)))
+    return str(value)
+
+
+def _source(path: str, fstype: str, value: Any) -> str:
+    pattern, example = (_LUSTRE, "10.0.0.5@o2ib:/scratch") if fstype == "lustre" else (_NFS, "storage1:/srv/home")
+    if value is None and fstype in (PRESENT, LOCAL):
+        return ""
+    if fstype == LOCAL:
+        raise _refusal(
+            f"cluster_mounts: {path} is a directory of the machine's own and has the source {value!r}",
+            "remove source, or say which fstype it is",
+            ("source", str(value)),
+        )
+    if value is None or (fstype in NETWORK and not (isinstance(value, str) and pattern.fullmatch(value))):
+        raise _refusal(
+            f"cluster_mounts: source of {path} is {value!r}: {fstype} is mounted from a server, as {example}",
+            "name the server and its directory",
+            ("source", str(value)) if value is not None else ("path", path),
+        )
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_./:,@\[\]-]{1,255}", value):
+        raise _refusal(
+            f"cluster_mounts: source of {path} is {value!r}: no file system is called that",
+            "write it as findmnt prints it, or leave it out",
+            ("source", str(value)),
+        )
+    return str(value)
+
+
+def _options(path: str, fstype: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return NFS_OPTIONS if fstype in ("nfs", "nfs4") else ()
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(
+        isinstance(word, str) and _OPTION.fullmatch(word.strip()) for word in words
+    ):
+        raise _refusal(
+            f"cluster_mounts: options of {path} are {value!r}: they must be words of mount(8), separated by commas",
+            "write them as options: 'ro,nconnect=8'",
+            ("options", ""),
+        )
+    if fstype not in NETWORK:
+        raise _refusal(
+            f"cluster_mounts: {path} is {fstype} and has options, but nothing is mounted there for it",
+            "remove options; where jobs may not write, read_only: true",
+            ("options", ""),
+        )
+    return tuple(str(word).strip() for word in words)
+
+
+def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    if value is None:
+        return _USERS
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise _refusal(
+            f"cluster_mounts: groups of {path} are {value!r}: they must be groups of the inventory",
+            "write them as groups: [slurm_compute]",
+            ("groups", ""),
+        )
+    words = tuple(str(name).strip() for name in names)
+    for name in words:
+        if name not in groups and name not in GROUPS:
+            near = difflib.get_close_matches(name, groups, n=1)
+            raise _refusal(
+                f"cluster_mounts: {path} is for group {name[:70]!r}, which the inventory does not have",
+                f"did you mean {near[0]}?" if near else f"write its machines under [{name}]",
+                ("groups", ""),
+            )
+    return words
+
+
+def _yes(path: str, value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word not in ("true", "yes", "false", "no"):
+        raise _refusal(
+            f"cluster_mounts: read_only of {path} is {value!r}: it must be true or false",
+            "write it as read_only: true",
+            ("read_only", str(value)),
+        )
+    return word in ("true", "yes")
+
+
+def _require_servers(mounts: Sequence[Mount], groups: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a server of the inventory's that is not to be one, and an export that cannot be one."""
+    servers = set(groups.get("nfs_server", ()))
+    known = {host for hosts in groups.values() for host in hosts}
+    for mount in mounts:
+        if mount.server in known - servers:
+            raise _refusal(
+                f"cluster_mounts: {mount.path} comes from {mount.server}, which is not in group nfs_server",
+                f"write {mount.server} under [nfs_server]; where the site itself exports there, give its address "
+                "instead of its name",
+                ("source", mount.source),
+            )
+        if mount.server in servers and (why := hides(mount.exported)):
+            raise _refusal(
+                f"cluster_mounts: {mount.server} would export {mount.exported}: {why}",
+                "export a directory of its own, as /srv/home",
+                ("source", mount.source),
+            )
+
+
+def _machines(names: Collection[str], groups: Mapping[str, Sequence[str]]) -> set[str]:
+    return {host for name in names for host in groups.get(name, ())}
+
+
+def _refusal(problem: str, fix: str, said: tuple[str, str]) -> ClusterctlError:
+    return ClusterctlError(problem, fix=fix, said=said)

@@ -1,0 +1,112 @@
+"""Whether what machines share is mounted as declared, and answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.facts import MachineFacts
+from provision.model.mounts import DOUBTFUL, LOCAL, PRESENT, units
+from provision.model.text import brief
+
+SUBJECT = Subject("shared_storage", ("mounts", "options"), fix="clusterctl provision base")
+
+#: Options that the kernel shows as they were given. Others it writes in another way, or agrees upon with the server.
+_SHOWN = ("ro", "rw", "hard", "soft", "noac", "nocto", "nosuid", "nodev", "noexec", "vers", "proto", "nconnect")
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Return all checks of the subject: ``wants`` has the ``mounts`` of this ``machine``, as the inventory has them."""
+    state: Mapping[str, Any] = facts.get("state") or {}
+    mounts = [mount for mount in wants["mounts"] if mount["fstype"] != LOCAL]
+    return [_mounted(mounts, str(wants["machine"]), state.get("mounts") or {}), _options(mounts)]
+
+
+def lacking(declared: Iterable[str], found: Sequence[str]) -> list[str]:
+    """Return the declared options with which a file system is not mounted, of those that the kernel shows."""
+    return [one for one in declared if one.partition("=")[0] in _SHOWN and one not in found]
+
+
+def _mounted(mounts: Sequence[Mapping[str, Any]], machine: str, found: Mapping[str, Mapping[str, Any]]) -> Check:
+    if not mounts:
+        return SUBJECT.skip("mounts", "the inventory declares no shared file system for this machine")
+    own = {unit["path"]: unit for unit in units(mounts, machine)}
+    wrong: list[str] = []
+    silent: list[str] = []
+    absent: list[str] = []
+    for mount in mounts:
+        path, there = str(mount["path"]), found.get(mount["path"])
+        exported_here = mount["served_by"] == machine and path not in own
+        if there is None:
+            if not exported_here:
+                absent.append(path)
+                wrong.append(f"{path} is not mounted")
+        elif there["late"]:
+            silent.append(f"{path} {there['problem']}")
+        elif problem := there["problem"] or _differs(mount, own.get(path), there):
+            wrong.append(f"{path} {problem}")
+    if silent and not wrong:
+        return SUBJECT.unknown(
+            "mounts",
+            brief(silent),
+            cause="the server of the file system is away, or the network to it is",
+            fix="ping the server; on it: systemctl status nfs-server",
+        )
+    by_site = [path for path in absent if path not in own]
+    return SUBJECT.check(
+        "mounts",
+        not wrong,
+        brief([*wrong, *silent]) or f"{len(mounts)} mounted",
+        "mounted from where it is declared, and answering",
+        source="cluster_mounts; /proc/self/mountinfo",
+        cause=f"the site mounts {', '.join(by_site)}, and has not" if by_site else _cause(wrong),
+        fix=f"mount {by_site[0]} as the site does it, or correct cluster_mounts" if by_site else _fix(wrong),
+    )
+
+
+def _differs(mount: Mapping[str, Any], unit: Mapping[str, Any] | None, there: Mapping[str, Any]) -> str:
+    """Return how a mount differs from what is declared; where it is bound on its own server, it is another kind."""
+    if unit and unit["fstype"] == "none":
+        return ""
+    if mount["source"] and there["source"].rstrip("/") != str(mount["source"]).rstrip("/"):
+        return f"comes from {there['source']}, not from {mount['source']}"
+    if mount["fstype"] != PRESENT and there["fstype"] != mount["fstype"]:
+        return f"is {there['fstype']}, not {mount['fstype']}"
+    missing = lacking(unit["options"] if unit else (), there["options"])
+    return f"is mounted without {', '.join(missing)}" if missing else ""
+
+
+def _cause(wrong: Sequence[str]) -> str:
+    if any(" comes from " in one or " is mounted without " in one for one in wrong):
+        return "it was mounted before it was declared so, and only an unmount can change that"
+    return "unmounted by hand, or never mounted"
+
+
+def _fix(wrong: Sequence[str]) -> str | None:
+    for one in wrong:
+        if " comes from " in one or " is mounted without " in one:
+            path = one.split(" ", 1)[0]
+            return f"when no job uses it: umount {path}; clusterctl provision base"
+    return None
+
+
+def _options(mounts: Sequence[Mapping[str, Any]]) -> Check:
+    """Warn of options that look like safety and are none."""
+    found = [
+        f"{mount['path']} has {option}: {DOUBTFUL[option]}"
+        for mount in mounts
+        for option in mount["options"]
+        if option in DOUBTFUL
+    ]
+    if not any(mount["options"] for mount in mounts):
+        return SUBJECT.skip("options", "nothing is mounted with options of the inventory's")
+    return SUBJECT.check(
+        "options",
+        Verdict.WARN if found else Verdict.PASS,
+        brief(found) or "none that loses data or time",
+        "options that lose no data and no time",
+        source="cluster_mounts; nfs(5)",
+        cause="with any options, others see a file once it is closed: write checkpoints to another name, then rename",
+        fix="remove the option from cluster_mounts",
+    )

@@ -1,0 +1,158 @@
+"""The file systems that machines share, and what a job sees of a node's directories. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: What the kernel and systemd call the file systems that are mounted here.
+NETWORK = ("nfs4", "nfs", "lustre")
+#: Mounted by the site itself: only looked at.
+PRESENT = "present"
+#: A directory on the machine's own disk, for everybody: scratch space.
+LOCAL = "local"
+FSTYPES = (*NETWORK, PRESENT, LOCAL)
+
+#: Of NFS where nothing else is said. ``hard``: a server that is away is waited for, as a file that is cut short without
+#: a word is worse; ``nconnect``: one TCP connection does not fill a fast line; ``retry``: minutes that a machine which
+#: starts before its server asks for it.
+NFS_OPTIONS = ("vers=4.2", "hard", "proto=tcp", "nconnect=8", "nosuid", "nodev", "retry=10")
+
+#: Options of NFS that cost more than they give, with what they do: nfs(5).
+DOUBTFUL = {
+    "noac": "every write waits for the server, and data that is cached stays as stale as before",
+    "soft": "a write that the server does not answer in time is lost without a word",
+    "nolock": "locks hold on one machine only",
+}
+
+#: What a mount at one of these, or below it, would hide: the system, and what its container engine and Slurm rest on.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt/clusterctl", "/proc", "/root"),
+    *("/run", "/sbin", "/sys", "/tmp", "/usr", "/var"),  # noqa: S108 - nothing is written there
+)
+#: Below /usr/local a site has what it likes, but for what Slurm's image has there.
+_FREE = "/usr/local/"
+_IMAGE = tuple(
+    f"/usr/local/{name}" for name in ("bin", "etc", "include", "lib", "libexec", "man", "sbin", "share", "src")
+)
+#: A mount at one of these would hide what is declared or installed below it.
+_ROOTS = ("/", "/opt", "/usr/local")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One file system as the inventory declares it, on the machines of ``groups``.
+
+    ``source`` is ``server:/directory``; empty for one of the machine's own, and where the site mounts it and nobody
+    cares from where. ``options`` are mount(8)'s. ``read_only``: jobs cannot write there.
+    """
+
+    path: str
+    fstype: str
+    source: str = ""
+    options: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    read_only: bool = False
+
+    @property
+    def server(self) -> str:
+        """Whose export it is, empty for none."""
+        return self.source.partition(":/")[0].strip("[]") if self.fstype in ("nfs", "nfs4") else ""
+
+    @property
+    def exported(self) -> str:
+        """The directory on the server."""
+        return "/" + self.source.partition(":/")[2].strip("/") if self.server else ""
+
+    @property
+    def unit(self) -> str:
+        """The name of systemd's unit for it."""
+        return unit_name(self.path)
+
+    def on(self, groups: Collection[str]) -> bool:
+        """Tell whether a machine in these groups has it."""
+        return not set(self.groups).isdisjoint(groups)
+
+    def as_dict(self, groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return it as plain types, with the machines that have it and the one of them that exports it, if one does."""
+        hosts = dict.fromkeys(str(host) for group in self.groups for host in groups.get(group, ()))
+        served = self.server if self.server in [str(host) for host in groups.get("nfs_server", ())] else ""
+        plain = {**asdict(self), "options": list(self.options), "groups": list(self.groups)}
+        return {**plain, "hosts": list(hosts), "served_by": served, "exported": self.exported}
+
+
+def unit_name(path: str) -> str:
+    """Return the name that systemd gives the mount at a path: systemd.unit(5), "escaping"."""
+    words = re.sub(r"/+", "/", path.strip("/")).replace("/", "\0")
+    escaped = "".join(_escaped(character, first=number == 0) for number, character in enumerate(words))
+    return (escaped or "-") + ".mount"
+
+
+def _escaped(character: str, *, first: bool) -> str:
+    if character == "\0":
+        return "-"
+    if re.fullmatch(r"[A-Za-z0-9:_]", character) or (character == "." and not first):
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
+
+
+def below(path: str, directory: str) -> bool:
+    """Tell whether a path is a directory or lies below it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def hides(path: str) -> str:
+    """Return why nothing can be put at a path: which directory of the system or of Slurm's image it would hide."""
+    if path in _ROOTS:
+        return "it would hide all that is there"
+    if path.startswith(_FREE):
+        return next((f"Slurm's image has its own {one}" for one in _IMAGE if below(path, one)), "")
+    return next((f"{one} is the system's" for one in _SYSTEM if below(path, one)), "")
+
+
+def covering(mounts: Iterable[Mount], path: str, groups: Collection[str] = ()) -> Mount | None:
+    """Return the innermost shared file system that a path lies on, for machines in ``groups``; empty: for any."""
+    fitting = [one for one in mounts if below(path, one.path) and (not groups or one.on(groups))]
+    found = max(fitting, key=lambda one: len(one.path), default=None)
+    return None if found is None or found.fstype == LOCAL else found
+
+
+def units(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[dict[str, Any]]:
+    """Return what a machine mounts by itself, of its mounts as :meth:`Mount.as_dict` gives them.
+
+    Each has ``path``, ``unit``, ``what``, ``fstype`` and ``options``. The machine that exports a directory does not go
+    through NFS for it: the directory itself is bound to the place that it has on the others.
+    """
+    found = []
+    for mount in mounts:
+        unit = {"path": mount["path"], "unit": unit_name(str(mount["path"]))}
+        options = [*mount["options"], *(["ro"] if mount["read_only"] and "ro" not in mount["options"] else [])]
+        if mount["served_by"] == machine:
+            if mount["exported"] != mount["path"]:
+                bound = {"what": mount["exported"], "fstype": "none", "options": ["bind"]}
+                found.append({**unit, **bound, "nfs": False})
+        elif mount["fstype"] in NETWORK:
+            what = {"what": mount["source"], "fstype": mount["fstype"], "options": options or ["defaults"]}
+            found.append({**unit, **what, "nfs": mount["fstype"] != "lustre"})
+    return found
+
+
+def exports(
+    mounts: Iterable[Mapping[str, Any]], machine: str, addresses: Mapping[str, str]
+) -> list[dict[str, str | list[str]]]:
+    """Return the directories that a machine exports, each with the ``clients`` that may mount it and ``access``.
+
+    ``addresses`` are the machines' by their names. A directory that anybody may write to is exported for writing.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for mount in mounts:
+        if mount["served_by"] != machine:
+            continue
+        one = found.setdefault(str(mount["exported"]), {"path": mount["exported"], "clients": [], "access": "ro"})
+        one["clients"] = sorted(
+            {*one["clients"], *(addresses.get(host, host) for host in mount["hosts"] if host != machine)}
+        )
+        one["access"] = one["access"] if mount["read_only"] else "rw"
+    return list(found.values())

@@ -1,0 +1,194 @@
+"""What machines share: mounted as declared or not, silent, exported; and what a machine tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import mounts as machine_mounts
+
+from provision.judge import nfs_server, shared_storage
+from provision.model import mounts
+from provision.model.checks import Check, Verdict
+
+HOME = mounts.Mount(
+    path="/home", fstype="nfs4", source="files1:/srv/home", options=mounts.NFS_OPTIONS, groups=("slurm_compute",)
+)
+SITES = mounts.Mount(path="/data", fstype="present", groups=("slurm_compute",))
+SCRATCH = mounts.Mount(path="/scratch", fstype="local", groups=("slurm_compute",))
+GROUPS = {"slurm_compute": ("node1", "node2", "files1"), "nfs_server": ("files1",)}
+
+#: As a virtual machine with Debian 12 wrote it; the last is a mount over another one.
+MOUNTINFO = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro
+90 22 0:45 / /home rw,nosuid,nodev,relatime shared:50 - nfs4 files1:/srv/home rw,vers=4.2,hard,proto=tcp,nconnect=8
+91 22 0:46 / /my\\040data rw shared:51 - 9p data rw
+92 22 0:47 / /data rw shared:52 - tmpfs none rw
+93 92 0:48 / /data ro shared:53 - lustre 10.0.0.5@o2ib:/data ro,flock
+nonsense
+"""
+
+NFS = {
+    "source": "files1:/srv/home",
+    "fstype": "nfs4",
+    "options": ["rw", "nosuid", "nodev", "vers=4.2", "hard", "proto=tcp", "nconnect=8"],
+    "problem": "",
+    "late": False,
+}
+LUSTRE = {"source": "10.0.0.5@o2ib:/data", "fstype": "lustre", "options": ["ro"], "problem": "", "late": False}
+BOTH = {"/home": NFS, "/data": LUSTRE}
+
+
+def judged(found: dict[str, Any], machine: str = "node1", *declared: mounts.Mount) -> dict[str, Check]:
+    told = [one.as_dict(GROUPS) for one in declared or (HOME, SITES, SCRATCH)]
+    checks = shared_storage.checks({"state": {"mounts": found}}, {"mounts": told, "machine": machine})  # type: ignore[typeddict-item]
+    assert [check.id for check in checks] == list(shared_storage.SUBJECT.ids)
+    return {check.id.partition(".")[2]: check for check in checks}
+
+
+def test_what_is_mounted_as_declared_passes() -> None:
+    found = judged(BOTH)
+
+    assert found["mounts"].verdict is Verdict.PASS
+    assert found["mounts"].observed == "2 mounted"
+    assert found["options"].verdict is Verdict.PASS
+
+
+def test_what_is_not_mounted_as_declared_is_named() -> None:
+    def says(change: dict[str, Any]) -> tuple[str, str]:
+        check = judged({**BOTH, "/home": {**NFS, **change}})["mounts"]
+        assert check.verdict is Verdict.FAIL
+        return check.observed, check.fix
+
+    missing = judged({"/data": LUSTRE})["mounts"]
+    assert (missing.verdict, missing.observed) == (Verdict.FAIL, "/home is not mounted")
+    assert missing.fix == "clusterctl provision base"
+    elsewhere = says({"source": "files2:/srv/home"})
+    assert elsewhere[0] == "/home comes from files2:/srv/home, not from files1:/srv/home"
+    assert "when no job uses it: umount /home" in elsewhere[1]
+    assert says({"fstype": "nfs"})[0] == "/home is nfs, not nfs4"
+    without = says({"options": ["rw", "soft", "vers=4.2", "nosuid", "nodev", "proto=tcp"]})
+    assert without[0] == "/home is mounted without hard, nconnect=8"
+    assert "umount /home" in without[1]
+    assert says({"problem": "stat: cannot read file system information: Stale file handle"})[0].endswith(
+        "Stale file handle"
+    )
+
+
+def test_what_the_site_mounts_is_the_sites_to_mount() -> None:
+    check = judged({"/home": NFS})["mounts"]
+
+    assert (check.verdict, check.observed) == (Verdict.FAIL, "/data is not mounted")
+    assert check.cause == "the site mounts /data, and has not"
+    assert check.fix == "mount /data as the site does it, or correct cluster_mounts"
+
+
+def test_a_server_that_is_silent_is_unknown_and_nothing_is_done_about_it() -> None:
+    check = judged({**BOTH, "/home": {**NFS, "problem": "did not answer in 5 s", "late": True}})["mounts"]
+
+    assert (check.verdict, check.observed) == (Verdict.UNKNOWN, "/home did not answer in 5 s")
+
+
+def test_a_machine_without_shared_file_systems_owes_nothing() -> None:
+    found = judged({}, "node1", SCRATCH)
+
+    assert {check.verdict for check in found.values()} == {Verdict.SKIP}
+
+
+def test_options_that_lose_data_or_time_are_worth_a_warning() -> None:
+    soft = mounts.Mount("/home", "nfs4", "files1:/srv/home", ("soft", "noac"), ("slurm_compute",))
+
+    check = judged(BOTH, "node1", soft)["options"]
+
+    assert check.verdict is Verdict.WARN
+    assert "/home has soft: a write that the server does not answer in time is lost" in check.observed
+    assert "/home has noac" in check.observed
+
+
+def test_a_server_binds_its_own_directory_and_needs_nothing_where_that_has_its_place_already() -> None:
+    bound = {**NFS, "source": "/dev/vda", "fstype": "ext4", "options": ["rw"]}
+    in_place = mounts.Mount("/home", "nfs4", "files1:/home", mounts.NFS_OPTIONS, ("slurm_compute",))
+
+    assert judged({"/home": bound}, "files1", HOME)["mounts"].verdict is Verdict.PASS
+    assert judged({}, "files1", HOME)["mounts"].observed == "/home is not mounted"
+    assert judged({}, "files1", in_place)["mounts"].verdict is Verdict.PASS
+    (unit,) = mounts.units([HOME.as_dict(GROUPS)], "files1")
+    assert (unit["what"], unit["fstype"], unit["options"], unit["nfs"]) == ("/srv/home", "none", ["bind"], False)
+
+
+def test_what_nobody_may_write_is_mounted_so() -> None:
+    declared = mounts.Mount("/data", "nfs4", "10.0.9.1:/srv/data", ("hard",), ("slurm_compute",), read_only=True)
+    (unit,) = mounts.units([declared.as_dict(GROUPS)], "node1")
+
+    assert unit["options"] == ["hard", "ro"]
+    writable = {**NFS, "source": "10.0.9.1:/srv/data", "options": ["rw", "hard"]}
+    assert judged({"/data": writable}, "node1", declared)["mounts"].observed == "/data is mounted without ro"
+
+
+def test_a_machine_tells_what_is_on_top_at_a_path_and_whether_it_answers(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNTINFO)
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], seconds: float) -> tuple[int | None, str]:
+        asked.append([*argv[-1:], str(seconds)])
+        return {"/home": (None, "did not answer in 10 s"), "/my data": (1, "stat: Stale file handle\n")}.get(
+            argv[-1], (0, "x")
+        )
+
+    found = machine_mounts.collect(str(tmp_path), ["/home", "/my data", "/data", "/other"], 2, run)
+
+    assert sorted(found) == ["/data", "/home", "/my data"]
+    assert (found["/home"]["late"], found["/home"]["problem"]) == (True, "did not answer in 10 s")
+    assert {"hard", "nosuid", "vers=4.2"} <= set(found["/home"]["options"])
+    assert (found["/my data"]["late"], found["/my data"]["problem"]) == (False, "stat: Stale file handle")
+    assert found["/data"] == {
+        "source": "10.0.0.5@o2ib:/data", "fstype": "lustre", "options": ["flock", "ro"], "problem": "", "late": False,
+    }  # fmt: skip
+    assert ["/home", "10"] in asked
+
+
+EXPORTS = [{"path": "/srv/home", "clients": ["10.0.0.1", "10.0.0.2"], "access": "rw"}]
+ETAB = """\
+/srv/home\t10.0.0.1(rw,sync,wdelay,hide,nocrossmnt,secure,root_squash,no_all_squash)
+/srv/home\t10.0.0.2(ro,sync,wdelay)
+/other\t10.0.0.2(rw)
+"""
+
+
+def exported(etab: str, kind: str = "directory", rc: int | None = 0, exports: Any = EXPORTS) -> Check:
+    facts = {"state": {"paths": {"/srv/home": {"kind": kind}}}, "commands": {"exports": {"rc": rc, "text": etab}}}
+    (check,) = nfs_server.checks(facts, {"exports": exports})  # type: ignore[arg-type]
+    return check
+
+
+def test_a_directory_that_a_client_cannot_mount_is_named_with_the_client() -> None:
+    assert exported(ETAB.replace("(ro", "(rw")).verdict is Verdict.PASS
+    assert exported(ETAB).observed == "/srv/home is not exported rw to 10.0.0.2"
+    assert exported("").observed == "/srv/home is not exported to 10.0.0.1; 10.0.0.2"
+    assert exported(ETAB, kind="absent").observed == "/srv/home is absent"
+    assert exported("cat: /var/lib/nfs/etab: No such file", rc=1).verdict is Verdict.FAIL
+    assert exported("did not answer in 5 s", rc=None).verdict is Verdict.UNKNOWN
+    assert exported("", exports=[]).verdict is Verdict.SKIP
+
+
+def test_a_directory_is_exported_to_the_machines_that_mount_it_and_to_nobody_else() -> None:
+    declared = [
+        HOME.as_dict(GROUPS),
+        mounts.Mount("/sets", "nfs4", "files1:/srv/sets", (), ("slurm_compute",), read_only=True).as_dict(GROUPS),
+        mounts.Mount("/x", "nfs4", "10.9.9.9:/x", (), ("slurm_compute",)).as_dict(GROUPS),
+    ]
+
+    found = mounts.exports(declared, "files1", {"node1": "10.0.0.1", "node2": "10.0.0.2", "files1": "10.0.0.3"})
+
+    assert found == [
+        {"path": "/srv/home", "clients": ["10.0.0.1", "10.0.0.2"], "access": "rw"},
+        {"path": "/srv/sets", "clients": ["10.0.0.1", "10.0.0.2"], "access": "ro"},
+    ]
+    assert mounts.exports(declared, "node1", {}) == []
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "1 2 3 - x", "\x00", " - \n"])
+def test_a_list_of_mounts_that_is_none_names_none(text: str) -> None:
+    assert machine_mounts.mounted(text) == {}

@@ -1,0 +1,158 @@
+"""File systems that machines share: what is declared, what of it is refused, and what systemd calls it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from declare import inventory
+
+from provision.errors import ClusterctlError
+from provision.inventory.declared import cluster_from
+from provision.inventory.loader import load
+from provision.inventory.valid import declared
+from provision.model.mounts import NFS_OPTIONS, Mount, covering, unit_name
+
+HOME = {"path": "/home", "fstype": "nfs4", "source": "10.0.9.1:/srv/home"}
+
+
+def mounts(*entries: Any, groups: dict[str, tuple[str, ...]] | None = None) -> tuple[Mount, ...]:
+    found, variables = inventory(cluster_mounts=list(entries))
+    return cluster_from({**found, **(groups or {})}, variables).mounts
+
+
+def refusal(*entries: Any, groups: dict[str, tuple[str, ...]] | None = None) -> str:
+    with pytest.raises(ClusterctlError) as refused:
+        mounts(*entries, groups=groups)
+    return f"{refused.value.problem}. {refused.value.fix}"
+
+
+def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options_that_lose_nothing() -> None:
+    (home,) = mounts(HOME)
+
+    assert home.options == NFS_OPTIONS
+    assert {"hard", "vers=4.2"} <= set(home.options)
+    assert home.on(["slurm_compute"])
+    assert not home.on(["nfs_server", "all"])
+    assert (home.server, home.exported) == ("10.0.9.1", "/srv/home")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"path": "/"}, "hide"),
+        ({"path": "/usr"}, "/usr is the system's"),
+        ({"path": "/usr/share/data"}, "/usr is the system's"),
+        ({"path": "/usr/local"}, "hide all that is there"),
+        ({"path": "/usr/local/bin"}, "Slurm's image has its own /usr/local/bin"),
+        ({"path": "/usr/local/libexec/clusterctl"}, "Slurm's image has its own /usr/local/libexec"),
+        ({"path": "/etc/slurm"}, "/etc is the system's"),
+        ({"path": "/var/lib/clusterctl"}, "/var is the system's"),
+        ({"path": "/proc"}, "/proc is the system's"),
+        ({"path": "/tmp"}, "/tmp is the system's"),
+        ({"path": "/opt"}, "hide all that is there"),
+        ({"path": "/opt/clusterctl/slurm"}, "/opt/clusterctl is the system's"),
+        ({"path": "home"}, "absolute path"),
+        ({"path": "/home/"}, "absolute path"),
+        ({"path": "/home/../etc"}, "absolute path"),
+        ({"path": "//home"}, "absolute path"),
+        ({"path": "/my data"}, "absolute path"),
+        ({"path": "/a:b"}, "absolute path"),
+        ({"path": 7}, "absolute path"),
+        ({"path": None}, "absolute path"),
+        ({"source": None}, "nfs4 is mounted from a server, as storage1:/srv/home"),
+        ({"source": "/srv/home"}, "nfs4 is mounted from a server"),
+        ({"source": "a b:/srv"}, "nfs4 is mounted from a server"),
+        ({"fstype": "lustre", "source": "/scratch"}, "lustre is mounted from a server, as 10.0.0.5@o2ib:/scratch"),
+        ({"fstype": "nfs5"}, "did you mean nfs"),
+        ({"fstype": None}, "fstype of /home is None"),
+        ({"fstype": "local"}, "is a directory of the machine's own and has the source"),
+        ({"fstype": "present", "source": "a b"}, "no file system is called that"),
+        ({"fstype": "present", "options": "ro"}, "nothing is mounted there"),
+        ({"options": "ro, no suid"}, "words of mount(8)"),
+        ({"options": {"ro": True}}, "words of mount(8)"),
+        ({"groups": ["slurm_compte"]}, "did you mean slurm_compute?"),
+        ({"groups": []}, "groups of the inventory"),
+        ({"read_only": "perhaps"}, "true or false"),
+        ({"optoins": "ro"}, "did you mean options?"),
+        ({"source": "head:/srv/home"}, "head, which is not in group nfs_server"),
+    ],
+)
+def test_what_cannot_be_mounted_is_refused_with_what_to_do(entry: dict[str, Any], said: str) -> None:
+    assert said in refusal({**HOME, **entry})
+
+
+def test_a_list_of_something_else_is_refused() -> None:
+    assert "list of mappings" in refusal("/home")
+
+
+def test_two_file_systems_at_one_path_are_refused_where_a_machine_would_have_both() -> None:
+    other = {**HOME, "source": "10.0.9.2:/srv/home"}
+
+    assert "node[1-2],head would have two file systems at /home" in refusal(HOME, other)
+    assert mounts({**HOME, "groups": ["slurm_compute"]}, {**other, "groups": ["slurm_controller"]})
+
+
+def test_a_server_of_the_inventory_exports_a_directory_of_its_own_and_nothing_of_the_system() -> None:
+    server = {"nfs_server": ("head",)}
+
+    (home,) = mounts({**HOME, "source": "head:/srv/home"}, groups=server)
+    assert home.server == "head"
+    assert "would export /etc: /etc is the system's" in refusal({**HOME, "source": "head:/etc"}, groups=server)
+
+
+def test_the_innermost_file_system_counts_and_a_local_directory_is_shared_by_nobody() -> None:
+    found = mounts(HOME, {"path": "/home/scratch", "fstype": "local"})
+
+    assert covering(found, "/home/ada") == found[0]
+    assert covering(found, "/home/scratch/ada") is None
+    assert covering(found, "/homes") is None
+    assert covering(found, "/home", ["nfs_server"]) is None
+
+
+@pytest.mark.parametrize("path", ["/home", "/data/sets", "/data/im-ages_1", "/srv/.hidden", "/.a/b+c", "/a@b"])
+def test_units_are_called_as_systemd_calls_them(path: str) -> None:
+    told = subprocess.run(
+        ["systemd-escape", "--path", "--suffix=mount", path], capture_output=True, text=True, check=False
+    )
+    if told.returncode:
+        pytest.skip("no systemd-escape on this computer")
+    assert unit_name(path) == told.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/home", "home.mount"), ("/data/im-ages", "data-im\\x2dages.mount"), ("/.a", "\\x2ea.mount"), ("/", "-.mount")],
+)
+def test_a_unit_is_called_by_its_path_escaped(path: str, name: str) -> None:
+    assert unit_name(path) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("cluster_mounts:\n- {path: /home, fstype: present}\n- {path: /usr, fstype: present}\n", 3),
+        ("cluster_mounts:\n- path: /usr/local/bin\n  fstype: present\n", 2),
+        ("cluster_mounts:\n- path: /home\n  fstype: nfs4\n  options: ro\n", 2),
+    ],
+)
+def test_a_refusal_says_in_which_line(tmp_path: Path, text: str, line: int) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text(text)
+    file = tmp_path / "inventory.ini"
+    file.write_text("[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=lab\n")
+
+    with pytest.raises(ClusterctlError) as refused:
+        declared(load(file))
+
+    assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line {line}: cluster_mounts: ")
+
+
+def test_the_mounts_may_stand_in_a_line_of_ini(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.ini"
+    text = "[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=lab\n"
+    file.write_text(text + "cluster_mounts=[{'path': '/home', 'fstype': 'present'}]\n")
+
+    assert [mount.path for mount in declared(load(file)).mounts] == ["/home"]
