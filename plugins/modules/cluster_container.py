@@ -58,6 +58,10 @@ options:
   pid: {type: str, default: "", description: Whose processes it sees; empty for its own.}
   ipc: {type: str, default: "", description: Whose shared memory it uses; empty for its own.}
   cgroupns: {type: str, default: "", description: Whose control groups it sees; empty for the engine's default.}
+  log_driver:
+    type: str
+    default: ""
+    description: Where what it prints goes, under its name; empty for the engine's own choice.
   stop_timeout: {type: int, default: 60, description: Seconds that a container which is replaced may take to end.}
   action:
     type: str
@@ -109,6 +113,8 @@ def arguments(params, gpus=()):
     for option in ("pid", "ipc", "cgroupns"):
         if params[option]:
             words += [f"--{option}", params[option]]
+    if params["log_driver"]:
+        words += ["--log-driver", params["log_driver"], "--log-opt", "tag={{.Name}}"]
     for key, option in _OPTIONS:
         # In one order, whatever order the caller has: none of these options depends on it.
         for value in sorted(params[key]):
@@ -221,6 +227,7 @@ def main():
             "labels": {"type": "dict", "default": {}},
             "gpus": dict(listed),
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
+            "log_driver": {"type": "str", "default": ""},
             "stop_timeout": {"type": "int", "default": 60},
             "action": {"type": "str", "choices": ["start", "unpause", "create", "replace"]},
             "raised": {"type": "bool", "default": False},

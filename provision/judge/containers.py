@@ -158,6 +158,8 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     compare("ipc namespace", "" if not want.ipc and ipc in ("private", "shareable", "none") else ipc, want.ipc)
     if want.cgroupns:
         compare("cgroup namespace", _text(host.get("CgroupnsMode")), want.cgroupns)
+    if want.log_driver:
+        compare("log driver", _text(mapping(host.get("LogConfig")).get("Type")), want.log_driver)
     given = {name for name in want.capabilities if raised or name != "SYS_RESOURCE"}
     compare("capabilities", _capabilities(host.get("CapAdd")), given)
     compare("dropped capabilities", _capabilities(host.get("CapDrop")), {"ALL"})

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provision.judge import job_storage
 from provision.judge.answers import mapping
 from provision.judge.slurm_answers import line
 from provision.judge.slurm_daemons import enough, limit
@@ -17,7 +18,7 @@ from provision.model.text import sections
 
 SUBJECT = Subject(
     "job",
-    ("run", "exit_code", "memlock", "gpu", "gpu_isolation", "cancel"),
+    ("run", "exit_code", "memlock", "gpu", "gpu_isolation", "cancel", *job_storage.NAMES),
     fix="docker logs --tail 20 slurmd on the node; then clusterctl provision slurm",
     level=Level.JOB,
 )
@@ -58,6 +59,7 @@ def said(text: str, name: str) -> dict[str, str]:
     for key, pattern in (
         ("ran", r"^ran (.*)$"),
         ("exit", r"^exit (\d{1,3})$"),
+        ("wrote", r"^wrote ?(.*)$"),
         ("waits", r"^waits (\S.*)$"),
         ("hung", r"^hung after (\d{1,6})$"),
         ("job", r"^ready job=(\d{1,10}) "),
@@ -101,6 +103,7 @@ def checks(facts: JobFacts, wants: Wants, *, cgroup_version: int, uid: int) -> l
         _memlock(seen, facts, wants),
         *_gpus(seen, facts, wants, cgroup_version),
         _cancel(found, facts.left),
+        *job_storage.checks(SUBJECT, seen, found.get("wrote"), facts.machine, wants),
     ]
 
 

@@ -25,7 +25,8 @@ class Wants:
     ``daemons`` are its containers, ``image`` the one they run from ("" where it is not known), ``gres`` the inventory's
     node_gres, ``gpus`` whether slurmd is given the machine's real ones, ``memlock`` bytes (-1 is without limit),
     ``address`` the declared one, ``partitions`` the declared state by name. A node or partition that an administrator
-    keeps from jobs fails only where the cluster is being ``verifying``.
+    keeps from jobs fails only where the cluster is being ``verifying``. ``directories`` are those of cluster_mounts;
+    ``home`` is ``shared`` where the test user's is, ``alone`` where there is no other machine.
     """
 
     host: str
@@ -39,6 +40,8 @@ class Wants:
     address: str = ""
     partitions: Mapping[str, str] = field(default_factory=dict)
     verifying: bool = True
+    directories: tuple[str, ...] = ()
+    home: str = ""
 
     @property
     def compute(self) -> bool:

@@ -101,6 +101,7 @@ class Container:
     pid: str = ""
     ipc: str = ""
     cgroupns: str = ""
+    log_driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     replacement: str = ""
 
@@ -231,5 +232,6 @@ def container(entry: Mapping[str, Any]) -> Container:
         pid=str(entry.get("pid") or ""),
         ipc=str(entry.get("ipc") or ""),
         cgroupns=str(entry.get("cgroupns") or ""),
+        log_driver=str(entry.get("log_driver") or ""),
         replacement=str(entry.get("replacement") or ""),
     )

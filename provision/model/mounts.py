@@ -80,6 +80,8 @@ class Mount:
         hosts = dict.fromkeys(str(host) for group in self.groups for host in groups.get(group, ()))
         served = self.server if self.server in [str(host) for host in groups.get("nfs_server", ())] else ""
         plain = {**asdict(self), "options": list(self.options), "groups": list(self.groups)}
+        # The server has it at the same place as the others, so that what is made there is made where its disk is.
+        hosts |= dict.fromkeys([served] if served else [])
         return {**plain, "hosts": list(hosts), "served_by": served, "exported": self.exported}
 
 
@@ -156,3 +158,34 @@ def exports(
         )
         one["access"] = one["access"] if mount["read_only"] else "rw"
     return list(found.values())
+
+
+def mounted_on(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[str]:
+    """Return where on a machine a file system of another machine or of the site's has to be mounted."""
+    return [
+        str(mount["path"])
+        for mount in mounts
+        if mount["fstype"] != LOCAL and (mount["served_by"] != machine or mount["exported"] != mount["path"])
+    ]
+
+
+def seen_by_jobs(mounts: Iterable[Mapping[str, Any]], writable: Iterable[str], read_only: Iterable[str]) -> list[str]:
+    """Return the machine's directories that jobs see, as ``source:target:options``; homes are among them.
+
+    What is mounted there later is seen as well: it comes from the machine (rslave).
+    """
+    found = {"/home": "rslave", **dict.fromkeys(read_only, "ro,rslave"), **dict.fromkeys(writable, "rslave")}
+    found |= {str(mount["path"]): "ro,rslave" if mount["read_only"] else "rslave" for mount in mounts}
+    return [f"{path}:{path}:{options}" for path, options in sorted(found.items())]
+
+
+def shared_by(mounts: Iterable[Mapping[str, Any]], path: str, machines: Collection[str]) -> bool:
+    """Tell whether a path lies on the same file system, which can be written, on all of these machines."""
+    fitting = [mount for mount in mounts if below(path, str(mount["path"])) and set(mount["hosts"]) & set(machines)]
+    found = max(fitting, key=lambda mount: len(mount["path"]), default=None)
+    return (
+        found is not None
+        and found["fstype"] != LOCAL
+        and not found["read_only"]
+        and set(machines) <= set(found["hosts"])
+    )

@@ -88,7 +88,7 @@ def wants(**changes: Any) -> Wants:
     """Return what is wanted of node1, a compute node with four GPUs."""
     settings: dict[str, Any] = {
         "host": "node1", "daemons": ("slurmd",), "image": IMAGE, "version": "24.11", "gres": "gpu:A40:4",
-        "address": "10.0.0.11", "partitions": {"batch": "UP"},
+        "address": "10.0.0.11", "partitions": {"batch": "UP"}, "directories": ("/home",), "home": "shared",
     }  # fmt: skip
     return Wants(**(settings | changes))
 

@@ -19,7 +19,7 @@ ALL = ["nvidia.com/gpu=all"]
 
 def params(**other: Any) -> dict[str, Any]:
     lists = ("capabilities", "security", "tmpfs", "mounts", "ulimits", "device_rules")
-    texts = {"pid": "host", "ipc": "", "cgroupns": ""}
+    texts = {"pid": "host", "ipc": "", "cgroupns": "", "log_driver": ""}
     return {
         **{key: [] for key in lists}, **texts, "name": "slurmd", "image": "slurm@sha256:0", "command": ["slurmd", "-D"],
         "user": "0:0", "read_only": False, "labels": {"a": "b"}, **other,

@@ -12,9 +12,10 @@ from provision.judge.job_plan import Plan, plan
 from provision.judge.jobs import JobFacts, said
 from provision.model.checks import Check
 
-GOOD = """node1| ran job=11 node=node1 uid=64031 gpus=0 opened=1 memlock=unlimited
+GOOD = """node1| ran job=11 node=node1 uid=64031 gpus=0 opened=1 memlock=unlimited read=written seen=/home:65025,/data:7
 node1|
 node1| exit 7
+node1| wrote node1
 node1| ready job=12 container=clusterctl-verify-12
 node1| srun: Force Terminated StepId=12.0
 node1| gone after 2
@@ -29,7 +30,7 @@ def judged(
     *,
     planned: dict[str, Any] | None = None,
     problem: str = "",
-    own: str = "",
+    own: str = "== directories\n/home 65025\n/data 7\n",
     cgroup_version: int = 2,
     **changes: Any,
 ) -> dict[str, Check]:
@@ -265,3 +266,35 @@ def test_a_controller_that_is_away_refuses_all() -> None:
 )
 def test_a_node_whose_own_job_did_not_run_is_fit_for_no_other(planned: dict[str, Any], text: str, why: str) -> None:
     assert jobs.unfit(planned, text, "node1") == why
+
+
+def test_a_home_that_is_read_from_both_sides_is_shared() -> None:
+    def home(text: str, **changes: Any) -> tuple[str, str]:
+        check = judged(text, **changes)["home"]
+        return str(check.verdict), check.observed
+
+    assert home(GOOD)[0] == "pass"
+    assert home(GOOD.replace("read=written", "read=")) == (
+        "fail", "the job does not read what was written on the submitting machine",
+    )  # fmt: skip
+    assert home(GOOD.replace("wrote node1", "wrote ")) == (
+        "fail", "what the job wrote is not read on the submitting machine",
+    )  # fmt: skip
+    assert home(GOOD.replace("node1| wrote node1\n", ""))[0] == "unknown"
+    assert home(GOOD, home="") == ("warn", "each machine has a home of its own")
+    assert home(GOOD, home="alone")[0] == "skip"
+
+
+def test_a_directory_that_is_another_one_in_jobs_is_named() -> None:
+    def directories(text: str, **changes: Any) -> tuple[str, str]:
+        check = judged(text, **{"directories": ("/home", "/data"), **changes})["directories"]
+        return str(check.verdict), check.observed
+
+    assert directories(GOOD) == ("pass", "2 as on the machine")
+    assert directories(GOOD.replace("/data:7", "/data:8")) == ("fail", "/data is another one in jobs")
+    assert directories(GOOD.replace(",/data:7", "")) == ("fail", "/data is not there in jobs")
+    assert directories(GOOD.replace("/data:7", "/data:")) == ("fail", "/data is not there in jobs")
+    assert directories(GOOD, own="== directories\n/home 65025\n") == (
+        "unknown", "the machine did not say where /data is",
+    )  # fmt: skip
+    assert directories(GOOD, directories=())[0] == "skip"

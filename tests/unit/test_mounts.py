@@ -13,7 +13,7 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import load
 from provision.inventory.valid import declared
-from provision.model.mounts import NFS_OPTIONS, Mount, covering, unit_name
+from provision.model.mounts import NFS_OPTIONS, Mount, covering, mounted_on, seen_by_jobs, shared_by, unit_name
 
 HOME = {"path": "/home", "fstype": "nfs4", "source": "10.0.9.1:/srv/home"}
 
@@ -156,3 +156,44 @@ def test_the_mounts_may_stand_in_a_line_of_ini(tmp_path: Path) -> None:
     file.write_text(text + "cluster_mounts=[{'path': '/home', 'fstype': 'present'}]\n")
 
     assert [mount.path for mount in declared(load(file)).mounts] == ["/home"]
+
+
+def told(*declared: Mount) -> list[dict[str, Any]]:
+    return [one.as_dict({"slurm_compute": ("node1", "node2"), "nfs_server": ("node2",)}) for one in declared]
+
+
+def test_jobs_see_what_is_declared_and_write_where_they_may() -> None:
+    found = told(
+        Mount("/home", "nfs4", "node2:/home", (), ("slurm_compute",)),
+        Mount("/data", "present", "", (), ("slurm_compute",), read_only=True),
+    )
+
+    assert seen_by_jobs(found, ["/srv"], ["/opt"]) == [
+        "/data:/data:ro,rslave", "/home:/home:rslave", "/opt:/opt:ro,rslave", "/srv:/srv:rslave",
+    ]  # fmt: skip
+    assert seen_by_jobs([], [], []) == ["/home:/home:rslave"]
+
+
+def test_what_is_awaited_is_what_another_machine_or_the_site_brings() -> None:
+    found = told(
+        Mount("/home", "nfs4", "node2:/home", (), ("slurm_compute",)),
+        Mount("/data", "present", "", (), ("slurm_compute",)),
+        Mount("/scratch", "local", "", (), ("slurm_compute",)),
+    )
+
+    assert mounted_on(found, "node1") == ["/home", "/data"]
+    assert mounted_on(found, "node2") == ["/data"]
+
+
+@pytest.mark.parametrize(
+    ("mount", "shared"),
+    [
+        (Mount("/home", "present", "", (), ("slurm_compute",)), True),
+        (Mount("/home", "local", "", (), ("slurm_compute",)), False),
+        (Mount("/home", "present", "", (), ("slurm_compute",), read_only=True), False),
+        (Mount("/home", "present", "", (), ("nfs_server",)), False),
+        (Mount("/homes", "present", "", (), ("slurm_compute",)), False),
+    ],
+)
+def test_a_home_is_shared_where_all_machines_have_it_and_it_can_be_written(mount: Mount, shared: bool) -> None:
+    assert shared_by(told(mount), "/home/ada", ["node1", "node2"]) is shared

@@ -199,3 +199,34 @@ def test_a_command_that_is_not_there_ends_it(tmp_path: Path) -> None:
     )
 
     assert done.returncode != 0
+
+
+def test_the_daemon_is_started_when_its_file_systems_are_mounted(tmp_path: Path) -> None:
+    """A job without its home would write below an empty directory."""
+    table = tmp_path / "mountinfo"
+    there = "22 1 254:0 / / rw - ext4 /dev/vda rw\n90 22 0:45 / /home rw - nfs4 files1:/home rw\n"
+    table.write_text(there)
+    text = PROGRAM.read_text().replace("/proc/1/mountinfo", str(table))
+    assert str(table) in text
+    program = tmp_path / "notify-init"
+    program.write_text(text)
+    command = [
+        sys.executable,
+        str(program),
+        "--mounted",
+        "/home",
+        "--mounted",
+        "/data",
+        "touch",
+        str(tmp_path / "begun"),
+    ]
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "notify-init: waits for /data to be mounted\n"
+        assert not (tmp_path / "begun").exists()
+
+        table.write_text(there + "91 22 0:46 / /data rw - nfs4 files1:/data rw\n")
+
+        assert process.wait(10) == 0
+    assert (tmp_path / "begun").exists()

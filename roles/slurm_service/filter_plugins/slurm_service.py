@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from provision.judge import gpus, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
+from provision.model import mounts
 from provision.model.text import sections
 
 
@@ -23,6 +24,8 @@ def wanted(wants):
         address=str(wants["address"]),
         partitions=slurm_facts.declared_partitions(partitions),
         verifying=bool(wants["verifying"]),
+        directories=tuple(str(path) for path in wants["directories"]),
+        home=str(wants["home"]),
     )
 
 
@@ -63,12 +66,30 @@ def slurm_job_checks(printed, problem, left, plan, machine, wants, cgroup_versio
     return [check.as_dict() for check in found]
 
 
+def slurm_service_seen(declared, directories, read_only):
+    """Return what jobs see of the machine's directories, as the container engine takes it."""
+    return mounts.seen_by_jobs(declared, map(str, directories), map(str, read_only))
+
+
+def slurm_service_shared(declared, path, machines):
+    """Tell whether a path is on the same file system on all of these machines."""
+    return mounts.shared_by(declared, str(path), [str(name) for name in machines])
+
+
+def slurm_service_awaited(declared, machine):
+    """Return the words by which slurmd's first process waits for what is mounted on the machine."""
+    return [word for path in mounts.mounted_on(declared, str(machine)) for word in ("--mounted", path)]
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
         return {
+            "slurm_service_seen": slurm_service_seen,
+            "slurm_service_shared": slurm_service_shared,
+            "slurm_service_awaited": slurm_service_awaited,
             "slurm_service_checks": slurm_service_checks,
             "slurm_unheard": slurm_unheard,
             "slurm_settled": slurm_settled,
