@@ -36,13 +36,34 @@ def to_resume(node):
     return None if state & {"INVALID_REG", "NOT_RESPONDING", "UNKNOWN", *(() if rebooted else ("DOWN",))} else True
 
 
+#: What slurmctld hands to the nodes, but for scripts: slurmd_config_files in src/common/fetch_config.c of Slurm.
+FETCHED = (
+    *(
+        "slurm.conf",
+        "acct_gather.conf",
+        "cgroup.conf",
+        "cli_filter.lua",
+        "gres.conf",
+        "helpers.conf",
+        "job_container.conf",
+    ),
+    *("mpi.conf", "namespace.yaml", "oci.conf", "plugstack.conf", "scrun.lua", "topology.conf", "topology.yaml"),
+)
+#: A program without a directory is one that slurmctld hands to the nodes, too.
+SCRIPT = re.compile(r"^(?:Prolog|Epilog)=([^/\s]+)\s*$", re.M | re.I)
+
+
 def read(directory):
-    """Return the texts of the files that slurmctld reads or hands to the nodes, by name."""
-    return {
-        path.name: path.read_text(encoding="utf-8", errors="surrogateescape")
-        for path in sorted(Path(directory).glob("*"))
-        if path.suffix in (".conf", ".yaml", ".sh") and path.is_file() and path.name != "slurmdbd.conf"
-    }
+    """Return the texts of the files that slurmctld hands to the nodes, by name; others may lie there."""
+    found = {}
+    names = list(FETCHED)
+    for name in names:
+        path = Path(directory, name)
+        if path.is_file():
+            found[name] = path.read_text(encoding="utf-8", errors="surrogateescape")
+        if name == "slurm.conf":
+            names += SCRIPT.findall(found.get(name, ""))
+    return dict(sorted(found.items()))
 
 
 def written(directory, files):

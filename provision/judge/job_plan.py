@@ -78,9 +78,9 @@ def plan(controller: str, scope: Iterable[str], group: str, machines: Mapping[st
             refused[name] = stop or Refusal("the node is in no partition")
             continue
         gres = "-"
-        if total := _gpus(node.gres):
+        if total := gpus_in(node.gres):
             gres = "gpu:1"
-            if _gpus(node.gres_used) >= total:
+            if gpus_in(node.gres_used) >= total:
                 gres, without[name] = "-", f"all {total} GPUs are in use by {_jobs(holders.get(name, ()))}"
         targets.append((name, partition, gres))
     return Plan(targets, refused, without, holders)
@@ -141,7 +141,7 @@ def _holders(queue: str) -> dict[str, list[str]]:
     return found
 
 
-def _gpus(text: str) -> int:
+def gpus_in(text: str) -> int:
     """Return how many GPUs Slurm's words count; 0 where they are none, which the check of GRES says."""
     try:
         return sum(one.count for one in printed(text) if one.name == "gpu")

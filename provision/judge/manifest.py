@@ -29,6 +29,7 @@ from provision.judge import (
     rdma_ports,
     rdma_transfers,
     road,
+    session,
     shared_storage,
     slurm,
     slurm_client,
@@ -92,6 +93,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_COMPUTE, rdma_ports.SUBJECT),
         (_COMPUTE, rdma_transfers.SUBJECT),
         (_SLURM, jobs.SUBJECT),
+        (_CONTROLLER, session.SUBJECT),
     ),
 }
 

@@ -90,6 +90,7 @@ class Node:
     port: int = 0
     cpus: int = 0
     cpus_used: int = 0
+    threads: int = 0
     memory: int = 0
     memory_used: int = 0
 
@@ -164,6 +165,7 @@ def nodes_in(text: str) -> dict[str, Node]:
                 port=number(entry.get("port")),
                 cpus=number(entry.get("cpus")),
                 cpus_used=number(entry.get("alloc_cpus")),
+                threads=number(entry.get("threads")),
                 memory=number(entry.get("real_memory")),
                 memory_used=number(entry.get("alloc_memory")),
             )

@@ -45,7 +45,8 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         if wants["files"] is None:
             silent.append("the controller did not say what its files are")
         else:
-            expected = {**wants["files"], **rendered}
+            # What else lies in the controller's directory may be on its way out, or is no file that a node fetches.
+            expected = rendered or wants["files"]
             fetched = answer.get("fetched") or {}
             if changed := sorted(name for name in expected if expected[name] != fetched.get(name)):
                 if fetched:

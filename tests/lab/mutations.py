@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mutation import Batch, Row
-from mutations_containers import CONFIGURATION, KILLED, REMADE, STATES, UPDATES
+from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, REMADE, STATES, UPDATES
 from mutations_files import COMMANDS_ASTRAY, FILES, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
@@ -37,10 +37,10 @@ REFUSED = (
 )
 
 BATCHES = (
-    Batch("files", PROOFS, verified=(NEW_AUTHORITY, *FILES)),
+    Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES)),
     Batch("services", (*SERVICES, *USERS, *MORE_FILES)),
     Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY)),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS)),
-    Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS)),
+    Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS, LEFT_TOO)),
     Batch("controller", (*ENGINE, *CONTROLLER, *KILLED)),
 )

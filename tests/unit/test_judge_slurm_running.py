@@ -65,11 +65,17 @@ def test_where_the_controller_is_not_in_scope_a_node_gets_what_the_controller_ha
     assert configuration(node(SUMS), "slurmd", texts={}, files=OTHER)[0] is Verdict.FAIL
 
 
-def test_a_file_that_the_controller_has_beside_ours_is_a_nodes_too() -> None:
+def test_a_file_that_the_controller_has_beside_ours_is_a_nodes_too_where_nothing_is_rendered() -> None:
     more = {**SUMS, "topology.conf": "1" * 64}
 
-    assert "topology.conf" in configuration(node(SUMS), "slurmd", files=more)[1]
-    assert configuration(node(more), "slurmd", files=more)[0] is Verdict.PASS
+    assert "topology.conf" in configuration(node(SUMS), "slurmd", texts={}, files=more)[1]
+    assert configuration(node(more), "slurmd", texts={}, files=more)[0] is Verdict.PASS
+
+
+def test_a_file_that_is_about_to_be_removed_from_the_controller_is_not_waited_for_on_nodes() -> None:
+    more = {**SUMS, "plugstack.conf": "1" * 64}
+
+    assert configuration(node(SUMS), "slurmd", files=more)[0] is Verdict.PASS
 
 
 def test_a_bare_node_is_acted_on_and_a_silent_controller_accuses_nobody() -> None:

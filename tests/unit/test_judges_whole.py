@@ -27,6 +27,7 @@ from provision.judge import (
     nccl,
     rdma,
     rdma_transfers,
+    session,
     slurm,
     slurm_daemons,
     toolkit,
@@ -89,6 +90,17 @@ def of_trainings(text: str) -> Told:
     return [*idle, *(ddp.checks(Plan([job]), [one]) for one in evidence), ddp.checks(Plan([job, job]), evidence[:2])]
 
 
+def of_sessions(text: str) -> Told:
+    asked = ([], [("batch", "node1", "-", "pair")], [("batch", "node1", "gpu:1", "alone"), ("a", "node2", "-", "pair")])
+    wants = [session.Wants(7, accounting, shared) for accounting, shared in product((True, False), repeat=2)]
+    said = (
+        text,
+        f"session| mark {text}\nbatch:node1| {text}\n",
+        f"batch:node1| step {text}\nbatch:node1| signal {text}",
+    )
+    return [session.checks(one, text, targets, want) for one, targets, want in product(said, asked, wants)]
+
+
 def of_containers(text: str) -> Told:
     return [
         gpu_containers.checks(text, installed=installed, version="1", packages=["x"], gres=gres)
@@ -119,6 +131,7 @@ OF_TEXTS: dict[str, tuple[Callable[[str], Told], Sequence[Subject]]] = {
     "jobs": (of_jobs, (jobs.SUBJECT,)),
     "mig": (of_instances, (mig.SUBJECT,)),
     "nccl": (lambda text: [nccl.checks(logs) for logs in ({}, {"a": text}, {"a": text, "b": text})], (nccl.SUBJECT,)),
+    "session": (of_sessions, (session.SUBJECT,)),
     "slurm": (of_daemons(slurm.checks), (slurm.SUBJECT,)),
     "slurm_daemons": (of_daemons(slurm_daemons.checks), (slurm_daemons.SUBJECT,)),
     "toolkit": (of_toolkits, (toolkit.SUBJECT,)),

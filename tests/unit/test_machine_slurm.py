@@ -152,3 +152,11 @@ def test_a_machine_is_ready_for_the_proof_with_its_user_and_the_image_in_its_sto
     assert ready({}, [REFERENCE], reference=None)["stored"] is Verdict.UNKNOWN
     assert ready({}, [], compute=False)["stored"] is Verdict.SKIP
     assert ready({}, [], builds=True)["image"] is Verdict.UNKNOWN
+
+
+def test_only_what_slurmctld_hands_to_nodes_is_read(tmp_path: Path) -> None:
+    for name in ("gres.conf", "old.conf", "slurmdbd.conf", "site.sh", "other.sh", "jwt_hs256.key"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "slurm.conf").write_text("Prolog=/opt/own\nPROLOG=site.sh\n")
+
+    assert set(slurm.read(tmp_path)) == {"slurm.conf", "gres.conf", "site.sh"}

@@ -4,7 +4,8 @@
 
 ``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, and ``machines`` the
 variable in which each node's own answer was registered. What is not tried, and why, becomes the controller's fact
-C(cluster_jobs_planned) with C(delegate_facts), by node.
+C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions`` are what is tried once for each kind of node in
+each partition.
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
 
-from provision.judge import job_plan
+from provision.judge import job_plan, session
 from provision.judge.answers import mapping
 
 
@@ -31,4 +32,11 @@ class ActionModule(ActionBase):
         machines = {name: str(answer.get("stdout") or "") for name, answer in answers.items()}
         made = job_plan.plan(str(args["said"]), scope, str(args["user"]), machines)
         planned = {name: made.as_dict(name) for name in scope}
-        return {**result, "changed": False, "words": made.words, "ansible_facts": {"cluster_jobs_planned": planned}}
+        fit = [name for name, _, _ in made.targets]
+        return {
+            **result,
+            "changed": False,
+            "words": made.words,
+            "sessions": session.targets(str(args["said"]), fit, str(args["user"])),
+            "ansible_facts": {"cluster_jobs_planned": planned},
+        }

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from provision.judge import gpus, jobs, slurm, slurm_answers, slurm_daemons, slurm_facts
+from provision.judge import gpus, jobs, session, slurm, slurm_answers, slurm_daemons, slurm_facts
 from provision.model import mounts
 from provision.model.text import sections
 
@@ -81,6 +81,14 @@ def slurm_service_awaited(declared, machine):
     return [word for path in mounts.mounted_on(declared, str(machine)) for word in ("--mounted", path)]
 
 
+def slurm_session_checks(said, asked, uid, accounting, shared_home, host):
+    """Return the checks of a user's session on the controller."""
+    problem = said.get("unreached") or said.get("stderr") or said.get("msg") or ""
+    want = session.Wants(int(uid), bool(accounting), bool(shared_home))
+    found = session.checks(str(said.get("stdout") or ""), str(problem), asked, want)
+    return [check.as_dict() | {"host": str(host)} for check in found]
+
+
 class FilterModule:
     """The filters of this role."""
 
@@ -96,4 +104,5 @@ class FilterModule:
             "slurm_status": slurm_status,
             "slurm_job_said": slurm_job_said,
             "slurm_job_checks": slurm_job_checks,
+            "slurm_session_checks": slurm_session_checks,
         }

@@ -1,0 +1,242 @@
+"""Does a user's session on the controller work: steps, a script from home, an allocation, a signal, accounting? Pure.
+
+The script ``prove-session`` has done it once for each kind of hardware in each partition, as an ordinary user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from provision.judge.job_plan import gpus_in
+from provision.judge.slurm_answers import line, nodes_in, partitions_in
+from provision.judge.slurm_facts import Facts
+from provision.model.checks import Check, Level, Subject, Verdict
+
+SUBJECT = Subject(
+    "session",
+    ("step", "batch", "allocation", "signal", "side_by_side", "accounting"),
+    fix="as that user on the controller: srun --chdir=/ env",
+    level=Level.JOB,
+)
+
+#: What the script's step, its batch script and its allocation's command end with.
+STEP_CODE, BATCH_CODE, ALLOCATION_CODE = "5", "6", "4"
+#: Cores that two jobs side by side need; each gets a whole one.
+_PAIR = 2
+_BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What a session should show: the test user's ``uid``, whether accounting is on, and whether its home is shared."""
+
+    uid: int
+    accounting: bool = False
+    shared_home: bool = False
+
+
+def targets(controller: str, fit: Sequence[str], group: str) -> list[tuple[str, str, str, str]]:
+    """Return partition, node, GRES ("-" for none) and whether two jobs fit there, for each kind in each partition.
+
+    ``controller`` is what its script printed about nodes and partitions, ``fit`` the nodes that can take a job now,
+    ``group`` the test user's only group.
+    """
+    said = Facts.of("", controller, "").controller
+    nodes, partitions = nodes_in(said.get("nodes", "")), partitions_in(said.get("partitions", ""))
+    found: dict[tuple[str, int, int, str], tuple[str, str, str, str]] = {}
+    for name in fit:
+        if (node := nodes.get(name)) is None:
+            continue
+        for partition in node.partitions:
+            known = partitions.get(partition)
+            if known is None or not known.up or not known.admits(group):
+                continue
+            free = gpus_in(node.gres) > gpus_in(node.gres_used)
+            pair = node.cpus - node.cpus_used >= _PAIR * max(1, node.threads)
+            target = (partition, name, "gpu:1" if free else "-", "pair" if pair else "alone")
+            # Slurm adds to a GRES to which sockets it belongs.
+            found.setdefault((partition, node.cpus, node.memory, re.sub(r"\(.*?\)", "", node.gres)), target)
+    return list(found.values())
+
+
+def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wants) -> list[Check]:
+    """Return the checks: ``printed`` by the script, ``problem`` why it printed nothing, ``asked`` what it was to do."""
+    if not asked:
+        return SUBJECT.all_skipped("no node can take a job", unproven=True)
+    said: dict[str, list[str]] = {}
+    for key, text in re.findall(r"(?m)^([\w.-]+:[\w.-]+|session)\| (.*)$", printed):
+        said.setdefault(key, []).append(line(text))
+    if not said:
+        return SUBJECT.all_unknown(f"no job was submitted: {line(problem) or 'the controller did not answer'}")
+    first = f"{asked[0][0]}:{asked[0][1]}"
+    own = _values(said.get(first, []))
+    return [
+        _steps(said, asked, wants),
+        _batch(own, wants),
+        _allocation(own, asked[0][1]),
+        _signal(own),
+        _pair(own, asked[0][3]),
+        _accounting(own, said, wants),
+    ]
+
+
+def _values(lines: Sequence[str]) -> dict[str, str]:
+    """Return the first line of each kind: ``kind rest``."""
+    found: dict[str, str] = {}
+    for text in lines:
+        kind, _, rest = text.partition(" ")
+        found.setdefault(kind, rest)
+    return found
+
+
+def _seen(text: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in text.split())
+
+
+def _waits(name: str, told: str) -> Check | None:
+    """Return a skip where others have what the job needs: it was not to wait for them."""
+    if _BUSY.search(told):
+        return SUBJECT.skip(name, f"other jobs have what it needs: {told[:200]}", unproven=True)
+    return None
+
+
+def _steps(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]], wants: Wants) -> Check:
+    mark = _values(said.get("session", [])).get("mark", "")
+    wrong: list[str] = []
+    busy: list[str] = []
+    for partition, node, *_ in asked:
+        own = _values(said.get(f"{partition}:{node}", []))
+        seen, where = _seen(own.get("step", "")), f"{node} in {partition}"
+        if "step" not in own:
+            (busy if _BUSY.search(own.get("error", "")) else wrong).append(
+                f"{where}: {own.get('error', 'nothing ran')[:200]}"
+            )
+            continue
+        expected = {"node": node, "uid": str(wants.uid), "umask": "0027", "mark": mark}
+        if differs := [
+            f"{key} {seen.get(key) or 'none'}, not {value}" for key, value in expected.items() if seen.get(key) != value
+        ]:
+            wrong.append(f"{where}: {', '.join(differs)}")
+        if own.get("exit") != STEP_CODE:
+            wrong.append(f"{where}: srun ended with {own.get('exit') or 'nothing'}, the program with {STEP_CODE}")
+    if busy and not wrong:
+        return SUBJECT.skip("step", f"other jobs have what it needs: {'; '.join(busy)}", unproven=True)
+    kinds = ", ".join(f"{node} in {partition}" for partition, node, *_ in asked)
+    return SUBJECT.check(
+        "step",
+        not wrong,
+        "; ".join(wrong) or f"right on {kinds}",
+        "environment, umask, user and exit code are those of who runs srun",
+        source="srun, once for each kind of node in each partition",
+        cause="the job got other things than its user has",
+    )
+
+
+def _batch(own: Mapping[str, str], wants: Wants) -> Check:
+    told = own.get("batch", "")
+    if not told:
+        return SUBJECT.unknown("batch", "the script did not get so far")
+    seen = _seen(told)
+    if seen.get("state") == "PENDING":
+        return SUBJECT.skip("batch", f"the job waits: {seen.get('reason', '')}", unproven=True)
+    ran, read = seen.get("exit") == BATCH_CODE, seen.get("output") == "here"
+    if ran and not read and not wants.shared_home:
+        return SUBJECT.check(
+            "batch",
+            Verdict.WARN,
+            "the job ran, and its output is on the node alone",
+            "a job that is submitted at home leaves its output there",
+            source="sbatch --wait at home",
+            cause="homes are not shared between the machines",
+            fix="declare the file system of the homes in cluster_mounts",
+        )
+    return SUBJECT.check(
+        "batch",
+        ran and read,
+        f"ended with {seen.get('exit') or 'nothing'}, its output is {'there' if read else 'not there'}",
+        f"ends with {BATCH_CODE}, and its output is where it was submitted",
+        source="sbatch --wait at home",
+        cause="the job did not run to its end" if not ran else "the node has another home than the controller",
+        fix="sacct, or scontrol show job; the job's output is slurm-ID.out in the user's home" if not ran else None,
+    )
+
+
+def _allocation(own: Mapping[str, str], node: str) -> Check:
+    told = own.get("allocation", "")
+    if waits := _waits("allocation", told):
+        return waits
+    seen = _seen(told)
+    return SUBJECT.check(
+        "allocation",
+        seen.get("node") == node and seen.get("exit") == ALLOCATION_CODE,
+        f"srun in it ran on {seen.get('node') or 'no node'}, salloc ended with {seen.get('exit') or 'nothing'}",
+        f"srun in it runs on {node}, and salloc ends with {ALLOCATION_CODE}",
+        source="salloc",
+        cause="salloc gave no allocation, or its command could not use it",
+    )
+
+
+def _signal(own: Mapping[str, str]) -> Check:
+    told = own.get("signal", "")
+    if waits := _waits("signal", told):
+        return waits
+    gone = re.fullmatch(r"gone after (\d{1,6})", told)
+    return SUBJECT.check(
+        "signal",
+        gone is not None,
+        f"the job was gone after {gone[1]} s" if gone else told or "nothing was seen",
+        "srun that is told to end ends its job",
+        source="kill -TERM of srun",
+        cause="the step outlives the one who started it",
+        fix="scancel --name=clusterctl-verify",
+    )
+
+
+def _pair(own: Mapping[str, str], fits: str) -> Check:
+    if fits != "pair":
+        return SUBJECT.skip("side_by_side", "the node has less than two idle cores", unproven=True)
+    told = [own.get("first", ""), own.get("second", "")]
+    times = [re.fullmatch(r"(\d{10,20}) (\d{10,20})", text) for text in told]
+    if any(_BUSY.search(text) for text in told) and not any(times):
+        return SUBJECT.skip("side_by_side", f"other jobs have what they need: {told[0][:200]}", unproven=True)
+    if not all(times):
+        said = "; ".join(text for text, time in zip(told, times, strict=True) if not time)
+        return SUBJECT.check(
+            "side_by_side",
+            False,
+            f"one of two did not run: {said or 'it said nothing'}",
+            "two jobs that ask for no memory run on one node at a time",
+            cause="a job takes the whole node's memory or cores where it does not say how much",
+            fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
+        )
+    (begun, ended), (later, last) = sorted((int(time[1]), int(time[2])) for time in times if time)
+    return SUBJECT.check(
+        "side_by_side",
+        later < ended and begun < last,
+        "at the same time" if later < ended else "one after the other",
+        "two jobs that ask for no memory run on one node at a time",
+        source="two srun without --mem",
+        cause="a job takes the whole node where it does not say how much",
+        fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
+    )
+
+
+def _accounting(own: Mapping[str, str], said: Mapping[str, Sequence[str]], wants: Wants) -> Check:
+    if not wants.accounting:
+        return SUBJECT.skip("accounting", "no accounting database is declared")
+    told = own.get("accounted", "")
+    wanted = re.search(r"job=(\d+)", own.get("step", ""))
+    if wanted is None:
+        return SUBJECT.skip("accounting", "no job ran", unproven=True)
+    job, state, code = (*told.split("|"), "", "", "")[:3]
+    return SUBJECT.check(
+        "accounting",
+        (job, state, code) == (wanted[1], "FAILED", f"{STEP_CODE}:0"),
+        f"job {wanted[1]} is {state or 'not there'}" + (f" with exit code {code}" if code else ""),
+        f"job {wanted[1]} is FAILED with exit code {STEP_CODE}:0, as it ended",
+        source="sacct, as the user",
+        cause="slurmctld does not reach slurmdbd, or the database is down",
+        fix="sacctmgr ping; docker logs --tail 20 slurmdbd",
+    )

@@ -1,0 +1,148 @@
+"""A user's session on the controller: what prove-session printed, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import slurm_worlds as worlds
+
+from provision.judge.session import Wants, checks, targets
+from provision.model.checks import Check
+
+ASKED = [("batch", "node1", "gpu:1", "pair")]
+BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
+
+#: What the script prints of a healthy cluster, by kind of line.
+HEALTHY = {
+    "step": "job=7 node=node1 uid=2000 umask=0027 mark=session-5",
+    "exit": "5",
+    "batch": "exit=6 output=here job=8 state=FAILED reason=NonZeroExitCode",
+    "allocation": "node=node1 exit=4",
+    "signal": "gone after 1",
+    "first": "1763800000000000000 1763800002000000000",
+    "second": "1763800000500000000 1763800002500000000",
+    "accounted": "7|FAILED|5:0",
+}
+
+
+def judged(
+    changes: Mapping[str, str | None] | None = None, *, accounting: bool = True, shared_home: bool = True, **more: Any
+) -> dict[str, Check]:
+    said = {key: text for key, text in {**HEALTHY, **(changes or {})}.items() if text is not None}
+    printed = "session| mark session-5\n" + "".join(f"batch:node1| {key} {text}\n" for key, text in said.items())
+    wants = Wants(2000, accounting, shared_home)
+    found = checks(more.get("printed", printed), more.get("problem", ""), more.get("asked", ASKED), wants)
+    return {check.id.partition(".")[2]: check for check in found}
+
+
+def test_a_healthy_session_passes_in_all() -> None:
+    assert {name: str(check.verdict) for name, check in judged().items()} == dict.fromkeys(
+        ("step", "batch", "allocation", "signal", "side_by_side", "accounting"), "pass"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "verdict", "words"),
+    [
+        ("step", {"step": HEALTHY["step"].replace("session-5", "")}, "fail", "mark none, not session-5"),
+        ("step", {"step": HEALTHY["step"].replace("uid=2000", "uid=0")}, "fail", "uid 0, not 2000"),
+        ("step", {"step": HEALTHY["step"].replace("0027", "0022")}, "fail", "umask 0022, not 0027"),
+        ("step", {"step": HEALTHY["step"].replace("node1", "node2")}, "fail", "node node2, not node1"),
+        ("step", {"exit": "0"}, "fail", "srun ended with 0, the program with 5"),
+        ("step", {"step": None, "error": "srun: error: it broke"}, "fail", "node1 in batch: srun: error: it broke"),
+        ("step", {"step": None, "error": BUSY}, "skip", "other jobs have what it needs"),
+        ("batch", {"batch": "exit=0 output=here job=8 state=COMPLETED"}, "fail", "ended with 0"),
+        ("batch", {"batch": "exit=6 output=away job=8 state=FAILED"}, "fail", "its output is not there"),
+        ("batch", {"batch": "exit=124 output=away job=8 state=PENDING reason=Priority"}, "skip", "Priority"),
+        ("batch", {"batch": "exit=1 reason=sbatch:_error:_no"}, "fail", "ended with 1"),
+        ("batch", {"batch": None}, "unknown", "did not get so far"),
+        ("allocation", {"allocation": "node=node1 exit=0"}, "fail", "salloc ended with 0"),
+        ("allocation", {"allocation": "srun: fatal: No command given to execute. exit=1"}, "fail", "on no node"),
+        ("allocation", {"allocation": f"{BUSY} exit=1"}, "skip", "other jobs"),
+        ("signal", {"signal": "the job is RUNNING after 20 s"}, "fail", "RUNNING after 20 s"),
+        ("signal", {"signal": None}, "fail", "nothing was seen"),
+        ("side_by_side", {"second": "1763800002100000000 1763800004100000000"}, "fail", "one after the other"),
+        ("side_by_side", {"second": BUSY}, "fail", "one of two did not run"),
+        ("side_by_side", {"first": BUSY, "second": BUSY}, "skip", "other jobs"),
+        ("accounting", {"accounted": "7|COMPLETED|0:0"}, "fail", "COMPLETED with exit code 0:0"),
+        (
+            "accounting",
+            {"accounted": "sacct: error: slurm_persist_conn_open_without_init"},
+            "fail",
+            "job 7 is not there",
+        ),
+        ("accounting", {"accounted": None}, "fail", "job 7 is not there"),
+    ],
+)
+def test_each_fault_is_told_by_its_own_check(
+    name: str, changes: Mapping[str, str | None], verdict: str, words: str
+) -> None:
+    check = judged(changes)[name]
+
+    assert str(check.verdict) == verdict, check.sentence
+    assert words in check.observed
+
+
+def test_without_a_shared_home_the_output_on_the_node_is_a_warning() -> None:
+    check = judged({"batch": "exit=6 output=away job=8 state=FAILED"}, shared_home=False)["batch"]
+
+    assert (str(check.verdict), "cluster_mounts" in check.fix) == ("warn", True)
+
+
+def test_without_accounting_nothing_is_asked_of_it() -> None:
+    check = judged({"accounted": None}, accounting=False)["accounting"]
+
+    assert (str(check.verdict), check.unproven) == ("skip", False)
+
+
+def test_a_silent_controller_leaves_all_unknown_and_a_full_cluster_all_unproven() -> None:
+    silent, full = judged(printed="", problem="timed out"), judged(asked=[])
+
+    assert {str(check.verdict) for check in silent.values()} == {"unknown"}
+    assert {(str(check.verdict), check.unproven) for check in full.values()} == {("skip", True)}
+
+
+def test_a_step_that_is_wrong_on_one_kind_of_node_names_it() -> None:
+    asked = [*ASKED, ("debug", "node9", "-", "alone")]
+
+    check = judged(asked=asked)["step"]
+
+    assert check.observed == "node9 in debug: nothing ran"
+
+
+def controller(nodes: list[dict[str, Any]], partitions: list[dict[str, Any]]) -> str:
+    return worlds.joined(
+        {
+            "nodes": worlds.coded(json.dumps({"nodes": nodes})),
+            "partitions": worlds.coded(json.dumps({"partitions": partitions})),
+        }
+    )
+
+
+def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use() -> None:
+    both = {"partitions": ["batch", "long"]}
+    nodes = [
+        worlds.node("node1", **both),
+        worlds.node("node2", **both),
+        worlds.node("node3", gres="", gres_used="", cpus=2, threads=2, **both),
+        worlds.node("node4", partitions=["closed"]),
+    ]
+    partitions = [worlds.partition(), worlds.partition("long"), worlds.partition("closed", groups="others")]
+
+    found = targets(controller(nodes, partitions), ["node1", "node2", "node3", "node4"], "testers")
+
+    assert found == [
+        ("batch", "node1", "gpu:1", "pair"),
+        ("long", "node1", "gpu:1", "pair"),
+        ("batch", "node3", "-", "alone"),
+        ("long", "node3", "-", "alone"),
+    ]
+
+
+def test_a_node_whose_gpus_are_all_in_use_is_tried_without() -> None:
+    node = worlds.node("node1", gres_used="gpu:A40:4(IDX:0-3)", cpus=8, alloc_cpus=7)
+
+    assert targets(controller([node], [worlds.partition()]), ["node1"], "x") == [("batch", "node1", "-", "alone")]
