@@ -1,0 +1,96 @@
+"""What machines share, and what jobs see of the machine they run on: at any time, at the same path, and no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import labs
+import pytest
+
+#: A person of the lab, whose home is on the file system that its machines share.
+USER = "ada"
+
+
+@pytest.fixture(scope="module")
+def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    yield provisioned_lab
+    run(provisioned_lab, "rm -rf ~/t-*")
+
+
+def run(lab: labs.Lab, script: str, *, machine: str = "head", check: bool = True) -> str:
+    """Return what a script prints that she runs after a login."""
+    words = ["docker", "exec", "-i", lab.container(machine), "runuser", "--login", USER, "--command", script]
+    return labs.run(words, check=check).stdout.strip()
+
+
+def started(lab: labs.Lab, machine: str) -> str:
+    """Return which container slurmd runs in, and since when."""
+    told = json.loads(lab.root(machine, "docker container inspect slurmd"))[0]
+    return f"{told['Id']} {told['State']['StartedAt']}"
+
+
+def test_a_jobs_output_is_in_the_home_that_it_was_submitted_from(lab: labs.Lab) -> None:
+    run(
+        lab,
+        "mkdir -p t-job && cd t-job && sbatch --wait --nodes=2 --output=out --wrap 'srun --label cat /etc/hostname'",
+    )
+
+    for machine in lab.machines:
+        assert run(lab, "sort ~/t-job/out", machine=machine).splitlines() == ["0: node1", "1: node2"], machine
+
+
+def test_what_is_mounted_later_is_seen_by_the_next_job_of_a_slurmd_that_runs_on(lab: labs.Lab) -> None:
+    before = started(lab, "node1")
+    seen = "srun --nodelist=node1 cat /scratch/t-later/new"
+    lab.root(
+        "node1", "mkdir -p /scratch/t-later && mount -t tmpfs none /scratch/t-later && echo later >/scratch/t-later/new"
+    )
+    try:
+        assert run(lab, seen) == "later"
+    finally:
+        lab.root("node1", "umount /scratch/t-later && rmdir /scratch/t-later")
+
+    assert run(lab, seen, check=False) == ""
+    assert started(lab, "node1") == before
+
+
+def test_a_job_writes_where_the_machine_is_and_nowhere_else(lab: labs.Lab) -> None:
+    def written(path: str) -> bool:
+        return run(lab, f"srun --nodelist=node1 sh -c 'echo x >{path} && echo yes' 2>/dev/null", check=False) == "yes"
+
+    for path in ("/tmp/t-storage", "/var/tmp/t-storage", "/scratch/t-storage", "/dev/shm/t-storage"):
+        assert written(path), path
+        assert lab.root("node1", f"stat --format=%U {path} && rm {path}").strip() == USER, path
+    for path in (
+        "/t-storage",
+        "/opt/t-storage",
+        "/var/t-storage",
+        "/run/t-storage",
+        "/etc/t-storage",
+        "/usr/t-storage",
+    ):
+        assert not written(path), path
+
+
+def test_root_in_slurmds_container_cannot_write_the_image_or_the_sites_software(lab: labs.Lab) -> None:
+    for path in ("/usr/bin/t-storage", "/opt/t-storage", "/etc/t-storage"):
+        assert "Read-only" in lab.root("node1", f"docker exec slurmd sh -c 'echo x >{path}' 2>&1 || true"), path
+
+
+def test_slurmctld_has_nobodys_home(lab: labs.Lab) -> None:
+    assert "/home" not in lab.root("head", "docker exec slurmctld cat /proc/mounts").split()
+
+
+def test_what_the_daemons_print_outlives_their_containers_and_has_the_machines_time(lab: labs.Lab) -> None:
+    mark = run(lab, "sbatch --parsable --nodelist=node2 --output=/dev/null --wait --wrap true")
+    told = f"journalctl --no-pager --output=cat CONTAINER_NAME=slurmd | grep -c 'JobId={mark}\\b\\|batch job {mark} '"
+    assert int(lab.root("node2", told)) > 0
+
+    lab.root("node2", "docker rm --force slurmd")
+    labs.clusterctl("provision", lab.inventory, "slurm")
+
+    assert int(lab.root("node2", told)) > 0
+    assert lab.root("node2", "docker exec slurmd date +%Z%z") == lab.root("node2", "date +%Z%z")
+    options = lab.root("node2", "docker container inspect --format '{{.HostConfig.LogConfig.Type}}' slurmd")
+    assert options.strip() == "journald"
