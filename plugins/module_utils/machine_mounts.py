@@ -9,6 +9,7 @@ behind where the kernel holds it.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
@@ -36,6 +37,21 @@ def mounted(text):
             "fstype": right[0],
             "options": sorted({_plain(one) for one in options if one}),
         }
+    return found
+
+
+def hidden(root, paths, limit=20):
+    """Return what is in each of the directories at which nothing is mounted: a mount would hide it."""
+    there = mounted(read(root, "proc/self/mountinfo")) if paths else {}
+    found = {}
+    for path in paths:
+        # Whatever is above it may be a server's that is away.
+        if path in there or any(path.startswith(one + "/") for one in paths):
+            continue
+        try:
+            found[path] = sorted(entry.name for entry in Path(root, path.lstrip("/")).iterdir())[:limit]
+        except OSError:
+            continue
     return found
 
 

@@ -19,7 +19,7 @@ from provision.inventory.declared_slurm import (
     partitions_from,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
-from provision.inventory.declared_storage import mounts_from
+from provision.inventory.declared_storage import mounts_from, require_homes
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
@@ -34,7 +34,7 @@ _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
-    *("cluster_users", "cluster_groups"),
+    *("cluster_users", "cluster_groups", "cluster_homes_shared"),
 )
 #: Every variable that Slurm's configuration rests on.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
@@ -71,6 +71,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
+    mounts = mounts_from(site["cluster_mounts"], groups)
+    people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
+    require_homes(people, mounts, groups, site["cluster_homes_shared"])
     try:
         return Cluster(
             name=site["cluster_name"],
@@ -83,9 +86,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
-            mounts=mounts_from(site["cluster_mounts"], groups),
+            mounts=mounts,
             simulated=_simulated(site["cluster_simulated"]),
-            people=people_from(site["cluster_users"], site["cluster_groups"], hostvars),
+            people=people,
         )
     except ValidationError as error:
         raise ClusterctlError(

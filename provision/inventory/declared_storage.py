@@ -11,7 +11,8 @@ from typing import Any
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.loader import GROUPS
-from provision.model.mounts import FSTYPES, LOCAL, NETWORK, NFS_OPTIONS, PRESENT, Mount, hides
+from provision.model.mounts import FSTYPES, LOCAL, NETWORK, NFS_OPTIONS, PRESENT, Mount, hides, shared_by
+from provision.model.users import Users
 
 #: Where jobs are started and run, and where people log in.
 _USERS = ("slurm_controller", "slurm_compute", "slurm_login")
@@ -51,6 +52,27 @@ def mounts_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Mount,
                 )
     _require_servers(mounts, groups)
     return mounts
+
+
+def require_homes(people: Users, mounts: Sequence[Mount], groups: Mapping[str, Sequence[str]], shared: Any) -> None:
+    """Refuse users whose homes are not the same on all machines that start and run jobs, unless ``shared`` says no.
+
+    Raises:
+        ClusterctlError: a job would leave its output where nobody looks for it; ``entry`` says whose home it is.
+    """
+    machines = list(_machines(("slurm_controller", "slurm_compute"), groups))
+    if len(machines) < 2 or str(True if shared is None else shared).strip().lower() in ("false", "no", "off", "0"):
+        return
+    declared = [mount.as_dict(groups) for mount in mounts]
+    for number, user in enumerate(people.users):
+        if not user.absent and not shared_by(declared, user.home, machines):
+            raise ClusterctlError(
+                f"cluster_users: {user.name}'s home {user.home} is on no file system that all machines share: a job's "
+                "output would stay on its node",
+                fix="declare in cluster_mounts what they share (present is what the site mounts itself), or set "
+                "cluster_homes_shared: false, if each machine is to have homes of its own",
+                entry=("cluster_users", number, "home"),
+            )
 
 
 def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> Mount:

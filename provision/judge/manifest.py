@@ -64,11 +64,17 @@ ACCESS = Subject("access", names=("ready",))
 
 #: By command: which groups' machines owe which subjects.
 OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
-    "preflight": ((_ALL, ACCESS), (_ALL, preflight.SUBJECT), (_ALL, cluster_users.BEFORE)),
+    "preflight": (
+        (_ALL, ACCESS),
+        (_ALL, preflight.SUBJECT),
+        (_ALL, cluster_users.BEFORE),
+        (_ALL, shared_storage.BEFORE),
+    ),
     "verify": (
         (_ALL, ACCESS),
         (_ALL, base_system.SUBJECT),
         (("nfs_server",), nfs_server.SUBJECT),
+        (_ALL, shared_storage.BEFORE),
         (_ALL, shared_storage.SUBJECT),
         (_ALL, cluster_users.BEFORE),
         (_ALL, cluster_users.SUBJECT),

@@ -77,7 +77,7 @@ ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", _can_be_provisioned, refuses=True),
     "base_system": Role("base", base_system.checks, _GENERIC),
     "nfs_server": Role("base", nfs_server.checks, _GENERIC, groups=("nfs_server",)),
-    "shared_storage": Role("base", shared_storage.checks, ("packages", "files")),
+    "shared_storage": Role("base", shared_storage.checks, ("packages", "files"), asked_before=True, refuses_alone=True),
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
     "container_engine": Role("containers", engine.checks, _GENERIC, groups=_SLURM),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_SLURM),

@@ -12,6 +12,9 @@ from provision.model.text import brief
 
 SUBJECT = Subject("shared_storage", ("mounts", "options"), fix="clusterctl provision base")
 
+#: Judged before anything is changed.
+BEFORE = Subject("shared_storage", ("hides",), fix="clusterctl preflight", before=True)
+
 #: Options that the kernel shows as they were given. Others it writes in another way, or agrees upon with the server.
 _SHOWN = ("ro", "rw", "hard", "soft", "noac", "nocto", "nosuid", "nodev", "noexec", "vers", "proto", "nconnect")
 
@@ -20,12 +23,33 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Return all checks of the subject: ``wants`` has the ``mounts`` of this ``machine``, as the inventory has them."""
     state: Mapping[str, Any] = facts.get("state") or {}
     mounts = [mount for mount in wants["mounts"] if mount["fstype"] != LOCAL]
-    return [_mounted(mounts, str(wants["machine"]), state.get("mounts") or {}), _options(mounts)]
+    return [
+        _hides(mounts, str(wants["machine"]), state.get("hidden") or {}),
+        _mounted(mounts, str(wants["machine"]), state.get("mounts") or {}),
+        _options(mounts),
+    ]
 
 
 def lacking(declared: Iterable[str], found: Sequence[str]) -> list[str]:
     """Return the declared options with which a file system is not mounted, of those that the kernel shows."""
     return [one for one in declared if one.partition("=")[0] in _SHOWN and one not in found]
+
+
+def _hides(mounts: Sequence[Mapping[str, Any]], machine: str, hidden: Mapping[str, Sequence[str]]) -> Check:
+    """Refuse to mount over what is there: somebody who logs in with a key in a home there could not any more."""
+    own = [str(unit["path"]) for unit in units(mounts, machine)]
+    if not own:
+        return BEFORE.skip("hides", "the machine mounts no shared file system by itself")
+    wrong = [f"{path} holds {brief(hidden[path])}" for path in own if hidden.get(path)]
+    return BEFORE.check(
+        "hides",
+        not wrong,
+        "; ".join(wrong) or "nothing is below what is to be mounted",
+        "nothing that a mount would hide",
+        source="cluster_mounts",
+        cause="files on the machine's own disk, where another file system is to be mounted",
+        fix="on the machine: move them away, a user's home with usermod --move-home --home; or declare another path",
+    )
 
 
 def _mounted(mounts: Sequence[Mapping[str, Any]], machine: str, found: Mapping[str, Mapping[str, Any]]) -> Check:

@@ -90,6 +90,7 @@ class StateFacts(TypedDict):
     containers: NotRequired[EngineContainers | None]
     users: NotRequired[dict[Text, UserState]]
     mounts: NotRequired[dict[Text, MountState]]
+    hidden: NotRequired[dict[Text, list[Text]]]
     stores: NotRequired[dict[Text, list[Text]]]
 
 

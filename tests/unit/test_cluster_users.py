@@ -267,6 +267,7 @@ def test_one_line_of_ini_holds_users(tmp_path: Path) -> None:
     users = "cluster_users=[{'name': 'ada', 'uid': 2001}]"
     (tmp_path / "inventory.ini").write_text(
         f"[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=lab\n{users}\n"
+        "cluster_homes_shared=false\n"
     )
 
     assert [user.name for user in declared(load(tmp_path / "inventory.ini")).people.users] == ["ada"]

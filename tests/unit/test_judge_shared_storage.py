@@ -43,7 +43,7 @@ BOTH = {"/home": NFS, "/data": LUSTRE}
 def judged(found: dict[str, Any], machine: str = "node1", *declared: mounts.Mount) -> dict[str, Check]:
     told = [one.as_dict(GROUPS) for one in declared or (HOME, SITES, SCRATCH)]
     checks = shared_storage.checks({"state": {"mounts": found}}, {"mounts": told, "machine": machine})  # type: ignore[typeddict-item]
-    assert [check.id for check in checks] == list(shared_storage.SUBJECT.ids)
+    assert [check.id for check in checks] == [*shared_storage.BEFORE.ids, *shared_storage.SUBJECT.ids]
     return {check.id.partition(".")[2]: check for check in checks}
 
 
@@ -74,6 +74,30 @@ def test_what_is_not_mounted_as_declared_is_named() -> None:
     assert says({"problem": "stat: cannot read file system information: Stale file handle"})[0].endswith(
         "Stale file handle"
     )
+
+
+def test_what_a_mount_would_hide_is_refused_before_anything_is_changed() -> None:
+    def says(hidden: dict[str, Any], machine: str = "node1") -> Check:
+        told = [one.as_dict(GROUPS) for one in (HOME, SITES, SCRATCH)]
+        facts: Any = {"state": {"mounts": {}, "hidden": hidden}}
+        return shared_storage.checks(facts, {"mounts": told, "machine": machine})[0]
+
+    found = says({"/home": ["admin", "ben"]})
+    assert (found.verdict, found.before, found.observed) == (Verdict.FAIL, True, "/home holds admin; ben")
+    assert says({"/home": []}).verdict is Verdict.PASS
+    assert says({}).verdict is Verdict.PASS
+    assert says({"/home": ["x"]}, "files1").verdict is Verdict.FAIL
+
+
+def test_a_machine_tells_what_is_in_a_directory_only_where_nothing_is_mounted(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNTINFO)
+    for path in ("home/ada", "srv/x", "data2/sets/one"):
+        (tmp_path / path).mkdir(parents=True)
+
+    found = machine_mounts.hidden(str(tmp_path), ["/home", "/srv", "/data2", "/data2/sets", "/absent"])
+
+    assert found == {"/srv": ["x"], "/data2": ["sets"]}
 
 
 def test_what_the_site_mounts_is_the_sites_to_mount() -> None:

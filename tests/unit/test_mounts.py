@@ -197,3 +197,34 @@ def test_what_is_awaited_is_what_another_machine_or_the_site_brings() -> None:
 )
 def test_a_home_is_shared_where_all_machines_have_it_and_it_can_be_written(mount: Mount, shared: bool) -> None:
     assert shared_by(told(mount), "/home/ada", ["node1", "node2"]) is shared
+
+
+def homes(**site: Any) -> str:
+    groups, variables = inventory(
+        cluster_users=[{"name": "ada", "uid": 2001}, {"name": "ben", "state": "absent"}], **site
+    )
+    try:
+        cluster_from(groups, variables)
+    except ClusterctlError as error:
+        return f"{error.entry} {error.problem}"
+    return ""
+
+
+def test_a_home_that_is_not_shared_is_refused_where_there_is_more_than_one_machine() -> None:
+    home = {"path": "/home", "fstype": "present"}
+
+    assert homes().startswith(
+        "('cluster_users', 0, 'home') cluster_users: ada's home /home/ada is on no file system that all machines share"
+    )
+    assert "ada's home" in homes(cluster_mounts=[{**home, "groups": ["slurm_compute"]}])
+    assert "ada's home" in homes(cluster_mounts=[{"path": "/home", "fstype": "local"}])
+    assert "ada's home" in homes(cluster_mounts=[{**home, "read_only": True}])
+    assert (
+        homes(cluster_mounts=[home]) == homes(cluster_homes_shared="false") == homes(cluster_homes_shared=False) == ""
+    )
+
+
+def test_one_machine_shares_its_homes_with_itself() -> None:
+    _, variables = inventory({}, cluster_users=[{"name": "ada", "uid": 2001}])
+
+    assert cluster_from({"slurm_controller": ("head",), "slurm_compute": ("head",)}, variables).people.present

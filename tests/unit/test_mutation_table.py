@@ -76,7 +76,8 @@ MADE_UP = {
 
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
-    base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.SUBJECT, cluster_users.BEFORE, cluster_users.SUBJECT,
+    base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.BEFORE, shared_storage.SUBJECT,
+    cluster_users.BEFORE, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
 )  # fmt: skip
@@ -130,6 +131,7 @@ ELSEWHERE = {
     # A container has no kernel of its own that could mount or export by NFS.
     "tests/unit/test_judge_shared_storage.py": {
         "what_is_not_mounted_as_declared_is_named": ["shared_storage.mounts"],
+        "what_a_mount_would_hide_is_refused_before_anything_is_changed": ["shared_storage.hides"],
         "options_that_lose_data_or_time_are_worth_a_warning": ["shared_storage.options"],
         "a_directory_that_a_client_cannot_mount_is_named_with_the_client": ["nfs_server.exports"],
     },
