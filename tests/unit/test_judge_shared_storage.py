@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Environment
 from machines import mounts as machine_mounts
 
+from provision import content
 from provision.judge import nfs_server, shared_storage
 from provision.model import mounts
 from provision.model.checks import Check, Verdict
@@ -216,3 +218,21 @@ def test_a_directory_is_exported_to_the_machines_that_mount_it_and_to_nobody_els
 @pytest.mark.parametrize("text", ["", "garbage", "1 2 3 - x", "\x00", " - \n"])
 def test_a_list_of_mounts_that_is_none_names_none(text: str) -> None:
     assert machine_mounts.mounted(text) == {}
+
+
+def rendered(template: str, **values: Any) -> str:
+    text = (content.ROOT / "roles" / template).read_text()
+    return str(Environment(trim_blocks=True, keep_trailing_newline=True).from_string(text).render(**values))  # noqa: S701 - files
+
+
+def test_the_files_say_what_is_exported_and_mounted() -> None:
+    (unit,) = mounts.units([HOME.as_dict(GROUPS)], "node1")
+    options = {"nfs_server_export_options": ["sync", "root_squash"]}
+
+    exported = rendered("nfs_server/templates/exports.j2", __nfs_server_exports=EXPORTS, **options)
+    mounted = rendered("shared_storage/templates/mount.j2", item={**unit, "where": "/home"}).splitlines()
+
+    assert exported.splitlines()[1:] == ["/srv/home 10.0.0.1(rw,sync,root_squash) 10.0.0.2(rw,sync,root_squash)"]
+    assert {"What=files1:/srv/home", "Where=/home", "Type=nfs4", "Before=docker.service"} <= set(mounted)
+    assert f"Options={','.join(mounts.NFS_OPTIONS)}" in mounted
+    assert "After=network-online.target" in mounted
