@@ -20,9 +20,12 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	@$(RUN) clusterctl provision $(INVENTORY)
 	@verdict=0; $(RUN) clusterctl verify $(INVENTORY) || verdict=$$?; \
 	$(RUN) clusterctl status $(INVENTORY) || true; \
+	printf '\nada, an ordinary user, runs a job on both nodes: srun --nodes=2 --gres=gpu:1 hostname\n'; \
+	$(RUN) clusterctl lab ssh --lab $(LAB) ada@head srun --nodes=2 --gres=gpu:1 hostname || verdict=$$?; \
 	printf '\nNext:\n'; \
 	printf '  %-63s # %s\n' '$(BIN)/clusterctl plan' 'what would change: nothing' \
 	  '$(BIN)/clusterctl provision && $(BIN)/clusterctl verify' 'again, in a fraction of the time' \
+	  '$(BIN)/clusterctl lab ssh --lab $(LAB) ada@head' 'log in as she does: sbatch, srun, salloc' \
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 

@@ -97,3 +97,29 @@ def status(name: str, json: bool) -> int:
             printer.table([("MACHINE", "ADDRESS", "STATE", "KIND"), *rows])
         printer.line(f"inventory: {state['inventory']}" if state.get("inventory") else f"there is no lab '{name}'")
     return 0
+
+
+class _WithCommand(click.Command):
+    """A command whose last words are those of another one, with options of its own."""
+
+    allow_interspersed_args = False
+
+
+@lab.command(cls=_WithCommand)
+@click.option("--lab", "name", default="lab", show_default=True, metavar="NAME", help="Whose machine it is.")
+@click.argument("target", metavar="[USER@]MACHINE")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(name: str, target: str, command: tuple[str, ...]) -> int:
+    """Log in to a machine of a lab, with the lab's key; without a user, as the one who may become root.
+
+    \b
+    Examples:
+        clusterctl lab ssh head
+        clusterctl lab ssh ada@head srun --gres=gpu:1 hostname
+    """
+    import os
+
+    from provision.lab import login
+
+    words = login.command(name, target, command)
+    os.execvp(words[0], words)  # noqa: S606 - ssh takes this one's place, so that its terminal and exit code are ours

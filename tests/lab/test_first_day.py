@@ -85,13 +85,6 @@ def test_an_allocation_has_a_shell_on_its_node_in_which_steps_run(provisioned_la
     assert allocation.returncode == 4
 
 
-def test_salloc_with_a_command_runs_it_where_she_is(provisioned_lab: labs.Lab) -> None:
-    told = said(provisioned_lab, "salloc --nodes=1 sh -c 'cat /etc/hostname; srun hostname' 2>/dev/null").split()
-
-    assert told[0] == "head"
-    assert told[1].startswith("node")
-
-
 def test_ctrl_c_twice_ends_a_step_at_once(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     step = terminal(lab, "srun sleep 600")

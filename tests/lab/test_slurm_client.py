@@ -90,20 +90,6 @@ def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
     labs.until(lambda: not jobs(lab), 30)
 
 
-def test_a_shell_on_a_node_has_a_terminal_and_ends_with_its_own_code(lab: labs.Lab) -> None:
-    process = subprocess.Popen(
-        [*words(lab, "")[:4], "script", "--quiet", "--return", "--command",
-         f"runuser --pty --login {USER} --command 'srun --chdir=/ --pty bash --norc'", "/dev/null"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    labs.until(lambda: jobs(lab) == ["RUNNING"])
-    told, _ = process.communicate("tty; hostname; exit 7\n", timeout=60)
-
-    assert "/dev/pts/" in told
-    assert "node" in told
-    assert process.returncode == 7
-
-
 def test_a_running_step_outlives_slurmctlds_container(lab: labs.Lab) -> None:
     running = subprocess.Popen(
         words(lab, "srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'"),

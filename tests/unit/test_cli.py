@@ -62,7 +62,7 @@ def test_the_commands_are_the_promised_ones() -> None:
     promised = "check render discover preflight plan provision verify status lab"
 
     assert [name for name in ALL if " " not in name] == [*promised.split(), "completion"]
-    assert {"lab up", "lab down", "lab status"} <= ALL.keys()
+    assert {"lab up", "lab down", "lab status", "lab ssh"} <= ALL.keys()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,0 +1,40 @@
+"""Logging in to a machine of a lab: its key, its recorded host keys, and nothing of this computer's own settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provision.errors import ClusterctlError
+from provision.lab import labs, login
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    home = labs.directory("lab")
+    home.mkdir(parents=True)
+    inventory = "[slurm_controller]\nhead ansible_host=10.0.0.1\n[slurm_compute]\nnode1 ansible_host=10.0.0.2\n"
+    (home / "inventory.ini").write_text(f"{inventory}[all:vars]\ncluster_name=lab\n")
+    return home
+
+
+def test_a_user_enters_a_machine_with_the_labs_key_and_host_keys(home: Path) -> None:
+    words = login.command("lab", "ada@head", ["srun", "--gres=gpu:1", "hostname"])
+
+    assert words[:5] == ["ssh", "-F", "none", "-i", f"{home}/id_ed25519"]
+    assert {"StrictHostKeyChecking=yes", f"UserKnownHostsFile={home}/known_hosts"} <= set(words)
+    assert words[-4:] == ["ada@10.0.0.1", "srun", "--gres=gpu:1", "hostname"]
+
+
+def test_without_a_user_it_is_the_one_with_sudo(home: Path) -> None:
+    assert login.command("lab", "node1", [])[-1] == "admin@10.0.0.2"
+
+
+@pytest.mark.parametrize(("name", "target", "words"), [("other", "head", "no lab"), ("lab", "ada@node9", "no machine")])
+def test_what_is_not_there_is_named(home: Path, name: str, target: str, words: str) -> None:
+    with pytest.raises(ClusterctlError, match=words) as refused:
+        login.command(name, target, [])
+
+    assert refused.value.fix
