@@ -35,12 +35,18 @@ def answered(database, keys, patience, run):
     return [line.split(":") for line in said.splitlines()] if code in (0, 2) else None
 
 
+def own_groups(root):
+    """Return number and members of each group of the machine's own files."""
+    found = rows(root, "etc/group", 4)
+    return {name: (number(gid), [one for one in members.split(",") if one]) for name, _, gid, members in found}
+
+
 def own_users(root, names):
     """Return what the machine's own files say of these users; those that they do not have are left out."""
     passwords = {row[0]: row[1] for row in rows(root, "etc/shadow", 9)}
     members: dict = {}
-    for name, _, _, listed in rows(root, "etc/group", 4):
-        for member in filter(None, listed.split(",")):
+    for name, (_, listed) in own_groups(root).items():
+        for member in listed:
             members.setdefault(member, []).append(name)
     found = {}
     for name, _, uid, gid, comment, home, shell in rows(root, "etc/passwd", 7):

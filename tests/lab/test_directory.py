@@ -77,6 +77,7 @@ GONE = f"""
 systemctl stop sssd slapd 2>/dev/null
 {APT} purge sssd-ldap sssd-common libnss-sss slapd ldap-utils
 {APT} autoremove --purge
+systemctl reset-failed
 rm -rf /etc/sssd /etc/ldap /var/lib/sss /var/lib/ldap /home/lucy
 """
 

@@ -30,17 +30,14 @@ def cluster_users_asks(users, groups, homes):
 
 
 def cluster_users_read(users, groups):
-    """Return the entries that tasks loop over: ``users``, ``absent_users``, ``groups``, ``absent_groups``.
-
-    ``subordinate`` are the lines of /etc/subuid and /etc/subgid.
-    """
+    """Return what the role makes: ``users``, ``absent_users``, ``groups``, ``absent_groups``, ``subordinate``."""
     people = users_from(plain(users), plain(groups))
     return {
         "users": [asdict(user) for user in people.present],
         "absent_users": [user.name for user in people.users if user.absent],
         "groups": [{"name": name, "gid": gid} for name, gid in people.gids.items()],
         "absent_groups": [group.name for group in people.groups if group.absent],
-        "subordinate": [f"{user.name}:{user.subordinate}:{SUBORDINATE}" for user in people.present],
+        "subordinate": SUBORDINATE,
     }
 
 
