@@ -28,8 +28,9 @@ _BY_HAND = "changed by hand, or never made"
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge one machine.
 
-    ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``homes``, whether
-    homes are made on this machine; ``login``, whether users log in to it, with the keys in the directory ``keys``.
+    ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``homes``, the
+    users whose homes are made on this machine; ``login``, whether users log in to it, with the keys in the directory
+    ``keys``.
     """
     people = users_from(wants["users"], wants["groups"])
     if not people.users and not people.groups:
@@ -45,7 +46,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _members(people, found),
         _passwords(people, found),
         _subordinate(people, found),
-        _homes(people, found, bool(wants["homes"])),
+        _homes(people, found, {str(name) for name in wants["homes"]}),
         _logins(facts.get("commands", {}).get("sshd"), str(wants["keys"]) if wants["login"] else ""),
     ]
 
@@ -208,14 +209,13 @@ def _subordinate(people: Users, found: UserFacts) -> Check:
     )  # fmt: skip
 
 
-def _homes(people: Users, found: UserFacts, here: bool) -> Check:
-    if not here:
+def _homes(people: Users, found: UserFacts, here: set[str]) -> Check:
+    users = [user for user in people.present if user.name in here]
+    if not users:
         return SUBJECT.skip("homes", "homes are made on another machine")
     if found["homes"] is None:
         return SUBJECT.unknown("homes", "the file system of the homes does not answer")
-    wrong = [
-        f"{user.home} {problem}" for user in people.present if (problem := _home(user, found["homes"].get(user.home)))
-    ]
+    wrong = [f"{user.home} {problem}" for user in users if (problem := _home(user, found["homes"].get(user.home)))]
     return _told(
         "homes", wrong, "each user's own directory", "home in cluster_users",
         "never made, or made by hand; a home that is another's is given to nobody: chown it by hand",

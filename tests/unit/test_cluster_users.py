@@ -14,6 +14,7 @@ from provision.inventory.declared import cluster_from
 from provision.inventory.loader import load
 from provision.inventory.valid import declared
 from provision.inventory.where import entry_written
+from provision.model.homes import homes_on
 from provision.model.users import SUBORDINATE, Group, UsersError
 from provision.model.users_declared import users_from
 
@@ -271,3 +272,30 @@ def test_one_line_of_ini_holds_users(tmp_path: Path) -> None:
     )
 
     assert [user.name for user in declared(load(tmp_path / "inventory.ini")).people.users] == ["ada"]
+
+
+HOSTS = ["head", "node1", "store"]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "makers"),
+    [
+        ([], HOSTS),
+        ([{"path": "/data", "fstype": "nfs4", "served_by": "store", "hosts": HOSTS}], HOSTS),
+        ([{"path": "/home", "fstype": "local", "served_by": "", "hosts": HOSTS}], HOSTS),
+        ([{"path": "/home", "fstype": "nfs4", "served_by": "store", "hosts": HOSTS}], ["store"]),
+        ([{"path": "/home", "fstype": "nfs4", "served_by": "", "hosts": HOSTS}], ["head"]),
+        ([{"path": "/home", "fstype": "present", "served_by": "", "hosts": ["node1", "store"]}], ["node1"]),
+        (
+            [
+                {"path": "/home", "fstype": "nfs4", "served_by": "store", "hosts": HOSTS},
+                {"path": "/home/ada", "fstype": "lustre", "served_by": "", "hosts": HOSTS},
+            ],
+            ["head"],
+        ),
+    ],
+)
+def test_a_home_is_made_once_where_its_file_system_is(mounts: list[dict[str, Any]], makers: list[str]) -> None:
+    people = users_from([ADA])
+
+    assert [host for host in HOSTS if homes_on(people, mounts, host, "head")] == makers

@@ -19,7 +19,7 @@ WANTS = {
         {"name": "old", "state": "absent"},
     ],
     "groups": [{"name": "physics", "gid": 3001}, {"name": "biology", "gid": 3002}, {"name": "gone", "state": "absent"}],
-    "homes": True,
+    "homes": ["ada", "ben"],
     "login": True,
     "keys": "/etc/ssh/keys",
 }
@@ -209,11 +209,12 @@ def test_where_nobody_logs_in_sshd_is_not_judged() -> None:
 
 
 def test_homes_are_judged_where_they_are_made() -> None:
-    assert judged({"homes": False}, homes={})["cluster_users.homes"].verdict is Verdict.SKIP
+    assert judged({"homes": []}, homes={})["cluster_users.homes"].verdict is Verdict.SKIP
+    assert judged({"homes": ["ben"]}, homes={})["cluster_users.homes"].observed == "/home/ben is missing"
 
 
 def test_nobody_declared_is_nothing_to_judge() -> None:
-    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": [], "homes": True})
+    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": []})
 
     assert {check.verdict for check in checks} == {Verdict.SKIP}
 

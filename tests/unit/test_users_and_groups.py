@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import machines
@@ -94,3 +96,13 @@ def test_each_has_exactly_the_declared_subordinate_numbers(before: str, after: s
 
 def test_nobodys_numbers_are_touched_where_nobody_is_declared() -> None:
     assert module.ranges("ada:1:2\n", [], 65536) == "ada:1:2\n"
+
+
+def test_a_home_is_its_users_alone_and_whole(tmp_path: Path) -> None:
+    skeleton = machines.tree(tmp_path / "skel", {".bashrc": "alias ll='ls -l'\n"})
+
+    module.make_home(str(tmp_path / "home" / "ada"), os.getuid(), os.getgid(), str(skeleton))
+
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["ada"]
+    assert (tmp_path / "home/ada").stat().st_mode & 0o7777 == 0o700
+    assert (tmp_path / "home/ada/.bashrc").read_text() == "alias ll='ls -l'\n"

@@ -7,12 +7,16 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from provision.model.facts import plain
+from provision.model.homes import homes_on
 from provision.model.users import SUBORDINATE
 from provision.model.users_declared import users_from
 
 
 def cluster_users_asks(users, groups, homes):
-    """Return what a machine is asked about them, as ``machine_facts`` takes it; nothing where there are none."""
+    """Return what a machine is asked about them, as ``machine_facts`` takes it; nothing where there are none.
+
+    ``homes`` are the users whose homes are made on it.
+    """
     people = users_from(plain(users), plain(groups))
     if not people.users and not people.groups:
         return {}
@@ -23,7 +27,7 @@ def cluster_users_asks(users, groups, homes):
             "uids": [user.uid for user in people.present],
             "groups": sorted(named | {group.name for group in people.groups}),
             "gids": sorted(people.gids.values()),
-            "homes": [user.home for user in people.present] if homes else [],
+            "homes": [user.home for user in people.present if user.name in homes],
         },
         "state": {"paths": sorted({user.shell for user in people.present})},
     }
@@ -41,9 +45,18 @@ def cluster_users_read(users, groups):
     }
 
 
+def cluster_users_homes(users, groups, mounts, machine, controller):
+    """Return the names of the users whose homes are made on this machine."""
+    return list(homes_on(users_from(plain(users), plain(groups)), plain(mounts), str(machine), str(controller)))
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
-        return {"cluster_users_asks": cluster_users_asks, "cluster_users_read": cluster_users_read}
+        return {
+            "cluster_users_asks": cluster_users_asks,
+            "cluster_users_homes": cluster_users_homes,
+            "cluster_users_read": cluster_users_read,
+        }

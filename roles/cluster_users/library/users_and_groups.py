@@ -12,6 +12,8 @@ called, and only for what differs.
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -37,7 +39,7 @@ options:
   absent_users: {type: list, elements: str, required: true, description: Users that are to be absent.}
   absent_groups: {type: list, elements: str, required: true, description: Groups that are to be absent.}
   subordinate: {type: int, required: true, description: How many subordinate numbers each user has.}
-  homes: {type: bool, required: true, description: Whether homes that are missing are made.}
+  homes: {type: list, elements: str, required: true, description: The users whose homes are made if missing.}
 """
 
 RETURN = """
@@ -130,6 +132,25 @@ def write(module, path, text):
     module.atomic_move(name, str(path))
 
 
+def make_home(home, uid, gid, skeleton="/etc/skel"):
+    """Make a home that only its user enters, of what new homes are given. Whole or not at all.
+
+    Why not useradd: it gives homes the mode of login.defs, which differs between distributions.
+    """
+    place = Path(home)
+    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=str(place.parent)))
+    if Path(skeleton).is_dir():
+        shutil.copytree(skeleton, str(new / "home"), symlinks=True)
+    else:
+        (new / "home").mkdir()
+    for path in (new / "home", *(new / "home").rglob("*")):
+        os.chown(str(path), uid, gid, follow_symlinks=False)
+    (new / "home").chmod(0o700)
+    (new / "home").rename(place)
+    new.rmdir()
+
+
 def main():
     """Run the module."""
     entries = {"type": "list", "elements": "dict", "required": True}
@@ -141,7 +162,7 @@ def main():
             "absent_users": names,
             "absent_groups": names,
             "subordinate": {"type": "int", "required": True},
-            "homes": {"type": "bool", "required": True},
+            "homes": names,
         },
         supports_check_mode=True,
     )
@@ -165,10 +186,17 @@ def main():
             done.append(f"write {path}")
             if not module.check_mode:
                 write(module, path, after)
-    for user in wanted["users"] if wanted["homes"] else ():
-        if not os.path.lexists(user["home"]):
-            # PAM's own program: useradd gives a home the mode of login.defs, which differs between distributions.
-            run(["mkhomedir_helper", user["name"], "0077"])
+    for user in wanted["users"]:
+        if user["name"] in wanted["homes"] and not os.path.lexists(user["home"]):
+            done.append(f"make {user['home']}")
+            if not module.check_mode:
+                try:
+                    make_home(user["home"], *pwd.getpwnam(user["name"])[2:4])
+                except OSError as error:
+                    why = (
+                        f"{done[-1]}: {error.strerror}. Where this file system makes root nobody, make it on its server"
+                    )
+                    module.fail_json(msg=why, done=done)
     module.exit_json(changed=bool(done), done=done)
 
 
