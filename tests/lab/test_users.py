@@ -55,6 +55,19 @@ def test_a_job_is_hers_with_all_of_her_groups_from_her_home(provisioned_lab: lab
         lab.root(machine, f"rm -f /home/ada/hers-{job}")
 
 
+def test_her_containers_have_users_of_their_own_also_in_images_that_all_share(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    first = users_from([{"name": "ada", "uid": 2001}]).users[0].subordinate
+    script = "touch /tmp/f; chown 33:33 /tmp/f; stat --format=%u:%g /tmp/f /etc/shadow; cat /proc/self/uid_map"
+    told = said(lab, f"srun sh -c 'podman run --rm $(podman images --quiet | head -n 1) sh -c \"{script}\"'").split(
+        "\n"
+    )
+
+    # Debian's /etc/shadow is that of the group shadow.
+    assert told[:2] == ["33:33", "0:42"]
+    assert [line.split() for line in told[2:]] == [["0", "2001", "1"], ["1", str(first), "65536"]]
+
+
 def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     said(lab, "srun true")  # slurmctld remembers her groups from now on
@@ -105,5 +118,5 @@ def test_who_is_to_be_absent_is_removed_and_keeps_a_home(provisioned_lab: labs.L
     assert lab.ssh("head", "true", user="eve").returncode == 255
     for machine in lab.machines:
         assert lab.root(machine, "stat --format=%u /home/eve") == "2005"
-        lab.root(machine, "rm -r /home/eve")
         assert snapshots.difference(before[machine], snapshots.files(lab, machine)) == []
+    lab.root("head", "rm -r /home/eve")
