@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
@@ -35,6 +36,7 @@ _SITE = (
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
+    *("slurm_accounts", "slurm_qos", "cluster_test_user", "cluster_test_account"),
 )
 #: Every variable that Slurm's configuration rests on.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
@@ -75,7 +77,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
     try:
-        return Cluster(
+        cluster = Cluster(
             name=site["cluster_name"],
             controller=controller,
             nodes=tuple(Node(name=name, address=addresses[name], hardware=hardware[name]) for name in compute),
@@ -89,6 +91,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             mounts=mounts,
             simulated=_simulated(site["cluster_simulated"]),
             people=people,
+            database=database_from(groups, controller),
         )
     except ValidationError as error:
         raise ClusterctlError(
@@ -96,6 +99,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             "beginning with a letter or digit, 40 at most",
             fix=_AGAIN,
         ) from error
+    return cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
 
 
 def require_names(hosts: Iterable[str]) -> None:

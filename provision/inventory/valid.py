@@ -11,7 +11,14 @@ from provision.inventory.where import counted_by_sixty, entry_written, written
 from provision.model.cluster import Cluster
 
 #: Variables whose values YAML may take for numbers of another base.
-_IN_YAML = ("slurm_partitions", "slurm_conf_parameters", "cluster_users", "cluster_groups")
+_IN_YAML = (
+    "slurm_partitions",
+    "slurm_conf_parameters",
+    "cluster_users",
+    "cluster_groups",
+    "slurm_accounts",
+    "slurm_qos",
+)
 
 
 def declared(inventory: Inventory) -> Cluster:

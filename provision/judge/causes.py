@@ -57,6 +57,8 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "munge.key": (("access.", On.CONTROLLER), ("munge.same_key", On.SAME), ("munge.same_key", On.CONTROLLER)),
     "munge.key_": (("access.", On.CONTROLLER),),
     "slurm_client.": (("slurm_image.", On.CONTROLLER), ("engine.answers", On.SAME)),
+    "slurm_accounts.": (("slurm_database.", On.SAME), ("engine.answers", On.SAME)),
+    "slurm_database.": (("engine.answers", On.SAME), ("slurm_image.", On.CONTROLLER)),
     "slurm_image.": (("engine.answers", On.CONTROLLER), ("images.", On.CONTROLLER)),
     "slurm.daemons": _DAEMONS,
     "slurm_service.": (*_ANSWERS, ("slurm_service.containers", On.SAME)),

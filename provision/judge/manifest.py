@@ -32,9 +32,11 @@ from provision.judge import (
     session,
     shared_storage,
     slurm,
+    slurm_accounts,
     slurm_client,
     slurm_conf,
     slurm_daemons,
+    slurm_database,
     slurm_image,
     slurm_running,
     toolkit,
@@ -46,7 +48,7 @@ GROUPS: Mapping[str, str] = {
     "slurm_controller": "",
     "slurm_compute": "",
     "slurm_login": "nothing is installed for logins yet; only the operating system is verified",
-    "slurm_database": "no accounting database is set up yet; only the operating system is verified",
+    "slurm_database": "",
     "nfs_server": "",
     "monitoring": "no monitoring is set up yet; only the operating system is verified",
 }
@@ -58,6 +60,7 @@ _ALL = tuple(GROUPS)
 _SLURM = ("slurm_controller", "slurm_compute")
 _CONTROLLER = ("slurm_controller",)
 _COMPUTE = ("slurm_compute",)
+_DATABASE = ("slurm_database",)
 
 #: The probe's last word on a machine that it could enter.
 ACCESS = Subject("access", names=("ready",))
@@ -83,6 +86,8 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, munge.SUBJECT),
         (_SLURM, munge.MACHINE),
         (_CONTROLLER, slurm_image.SUBJECT),
+        (_DATABASE, slurm_database.SUBJECT),
+        (_DATABASE, slurm_accounts.SUBJECT),
         (_CONTROLLER, slurm_client.SUBJECT),
         (_SLURM, slurm_conf.SUBJECT),
         (_SLURM, slurm_running.SUBJECT),

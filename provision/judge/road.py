@@ -22,8 +22,10 @@ from provision.judge import (
     nfs_server,
     preflight,
     shared_storage,
+    slurm_accounts,
     slurm_client,
     slurm_conf,
+    slurm_database,
     slurm_image,
     slurm_running,
 )
@@ -71,6 +73,7 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 _SSSD = "/var/lib/sss/pipes"
 _SLURM = ("slurm_controller", "slurm_compute")
 _COMPUTE = ("slurm_compute",)
+_DATABASE = ("slurm_database",)
 _GENERIC = ("packages", "files", "services")
 
 ROLES: Mapping[str, Role] = {
@@ -89,6 +92,8 @@ ROLES: Mapping[str, Role] = {
     "gpudirect_rdma": Role("rdma", gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_SLURM),
     "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
+    "slurm_database": Role("slurm", slurm_database.checks, (*_GENERIC, "containers"), groups=_DATABASE),
+    "slurm_accounts": Role("slurm", slurm_accounts.checks, groups=_DATABASE),
     "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_SLURM, fix=slurm_conf.SUBJECT.fix),
     "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller",)),
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_SLURM),

@@ -148,6 +148,9 @@ class Cluster(_Declared):
     simulated: tuple[str, ...] = ()
     people: Users = Users()
     mounts: tuple[Mount, ...] = ()
+    #: The host of the accounting database, empty where there is none; whether only users with an account may submit.
+    database: str = ""
+    enforced: bool = False
 
     @property
     def cgroup_v1(self) -> tuple[str, ...]:

@@ -155,8 +155,36 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
         "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
     )
     yield Parameter("Epilog", f"{_PROGRAMS}/job_end", "ends what left the job's process tree, as Podman's helpers do")
+    yield from _accounting(cluster)
     if _since(cluster, "25.11"):
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
+
+
+def _accounting(cluster: Cluster) -> Iterable[Parameter]:
+    """Yield what accounting needs; slurmctld ends where it is to count GPUs without a database."""
+    if not cluster.database:
+        return
+    yield Parameter("AccountingStorageType", "accounting_storage/slurmdbd", "what jobs use is kept")
+    yield Parameter("AccountingStorageHost", cluster.database, "the host in the inventory's group slurm_database")
+    if counted := _counted(cluster):
+        yield Parameter("AccountingStorageTRES", ",".join(counted), "counted and limited beside cores and memory")
+    if cluster.enforced:
+        yield Parameter(
+            "AccountingStorageEnforce",
+            "associations,limits,qos,safe",
+            "slurm_accounts: who has no account cannot submit; a job starts if its account's minutes last for it",
+        )
+        yield Parameter("PriorityType", "priority/multifactor", "slurm_accounts: who has used less comes first")
+        yield Parameter("PriorityWeightFairshare", "10000", "what an account has used against its share; default is 0")
+        yield Parameter("PriorityWeightQOS", "10000", "the highest priority of a QOS weighs as much; the default is 0")
+        yield Parameter("PriorityWeightAge", "1000", "of two who are equal in that, who has waited longer")
+
+
+def _counted(cluster: Cluster) -> list[str]:
+    """Return the generic resources of all nodes as accounting names them, each by itself and with its type."""
+    found = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
+    names = found | {(name, "") for name, _ in found}
+    return [f"gres/{name}:{kind}" if kind else f"gres/{name}" for name, kind in sorted(names)]
 
 
 def _merged(

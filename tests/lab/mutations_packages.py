@@ -124,7 +124,7 @@ CONTROLLER = (
             "ddp_validation.image": "",
         },
         (
-            "slurm_image.by_digest", "ddp_validation.image", "slurm_client.programs",
+            "slurm_image.by_digest", "ddp_validation.image", "slurm_client.programs", "slurm_database.containers",
             "slurm_service.containers", "slurm_service.containers@node1", "slurm_service.containers@node2",
             "ddp_validation.files", "ddp_validation.files@node1", "ddp_validation.files@node2",
             "ddp_validation.stored@node1", "ddp_validation.stored@node2",

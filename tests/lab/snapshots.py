@@ -28,7 +28,15 @@ _OWN = (
 )
 
 #: Files whose content is random by design: mode and owner are compared, the content is not.
-_SECRET = ("/etc/munge/munge.key", ".key", ".crt", ".cert", ".pem", "/etc/docker/key.json")
+_SECRET = (
+    "/etc/munge/munge.key",
+    "/etc/slurmdbd/password.conf",
+    ".key",
+    ".crt",
+    ".cert",
+    ".pem",
+    "/etc/docker/key.json",
+)
 
 #: Lists in which a user who was made anew stands at the end.
 _UNORDERED = tuple(f"/etc/{name}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid"))

@@ -102,7 +102,9 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
         with ThreadPoolExecutor(len(lab.machines)) as pool:
             list(pool.map(lambda machine: given(lab, machine, CLIENT, SSSD), lab.machines))
         provisioned(lab)
+        lab.root("head", "sacctmgr --immediate add user lucy account=biology")
         yield lab
+        lab.root("head", "sacctmgr --immediate delete user lucy")
     finally:
         for machine in lab.machines:
             lab.root(machine, GONE, check=False)

@@ -129,7 +129,7 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     ("parameters", "cause"),
     [
         ({"SwitchType": "switch/nonsense"}, "switch/nonsense"),
-        ({"AccountingStorageTRES": "gres/gpu"}, "slurmdbd is required"),
+        ({"JobSubmitPlugins": "nonsense"}, "job_submit/nonsense"),
     ],
 )
 def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old_one_stays(

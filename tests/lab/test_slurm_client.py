@@ -40,9 +40,11 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     )
     for machine in lab.machines:
         lab.root(machine, made)
+    lab.root("head", f"sacctmgr --immediate add user {USER} account=biology")
     yield lab
     run(lab, f"scancel --user={USER}")
     labs.until(lambda: not jobs(lab))
+    lab.root("head", f"sacctmgr --immediate delete user {USER}")
     for machine in lab.machines:
         lab.root(machine, f"userdel --remove {USER}; groupdel {PROJECT}")
 

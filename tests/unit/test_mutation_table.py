@@ -30,8 +30,10 @@ from provision.judge import (
     preflight,
     road,
     shared_storage,
+    slurm_accounts,
     slurm_client,
     slurm_conf,
+    slurm_database,
     slurm_image,
     slurm_running,
 )
@@ -47,6 +49,8 @@ INVENTORY = """
 head ansible_host=10.0.0.1
 [slurm_compute]
 node1 ansible_host=10.0.0.2
+[slurm_database]
+head
 [all:vars]
 cluster_name=lab
 cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 3002}]
@@ -79,7 +83,8 @@ SUBJECTS = (
     base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.BEFORE, shared_storage.SUBJECT,
     cluster_users.BEFORE, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
-    slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT, hardware.SUBJECT,
+    slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
+    hardware.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -136,6 +141,10 @@ ELSEWHERE = {
         "a_directory_that_a_client_cannot_mount_is_named_with_the_client": ["nfs_server.exports"],
     },
     # What the inventory says, whatever the machine has.
+    # All machines of a lab share the computer's disk.
+    "tests/unit/test_judge_slurm_database.py": {
+        "a_full_disk_is_named": ["slurm_database.disk"],
+    },
     "tests/unit/test_slurm.py": {
         "jobs_count_as_confined_only_where_task_cgroup_is_in_use": ["slurm_conf.confinement"],
     },

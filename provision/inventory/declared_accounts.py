@@ -1,0 +1,127 @@
+"""What the inventory says of accounts, against what it says of the cluster."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.errors import ClusterctlError
+from provision.model.cluster import Cluster
+from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted
+from provision.slurm.accounts_read import accounts_from
+
+#: Parameters that the group slurm_database sets.
+_OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
+_TEST_USER = "slurmtest"
+
+
+def database_from(groups: Mapping[str, Sequence[str]], controller: str) -> str:
+    """Return the host of the accounting database; nothing where the inventory has none.
+
+    Raises:
+        ClusterctlError: it is another one than the controller.
+    """
+    hosts = tuple(dict.fromkeys(groups.get("slurm_database", ())))
+    if others := [host for host in hosts if host != controller]:
+        raise ClusterctlError(
+            f"{hostlist.fold(others)}: group slurm_database has another host than the controller",
+            fix=f"leave {controller} alone under [slurm_database]: the database runs on the controller",
+        )
+    return controller if hosts else ""
+
+
+def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
+    """Return whether only users with an account may submit: whether the inventory declares accounts.
+
+    ``site`` are the variables ``slurm_accounts``, ``slurm_qos``, ``cluster_test_user`` and ``cluster_test_account``.
+
+    A site that removes AccountingStorageEnforce lets everybody submit, until all users are in.
+
+    Raises:
+        ClusterctlError: accounts or QOS contradict themselves, each other, or what is declared of the cluster.
+    """
+    accounts = accounts_from(
+        site["slurm_accounts"],
+        site["slurm_qos"],
+        user=str(site["cluster_test_user"] or _TEST_USER),
+        account=str(site["cluster_test_account"] or _TEST_USER),
+    )
+    if not cluster.database:
+        if accounts.accounts or accounts.qos:
+            name = "slurm_accounts" if accounts.accounts else "slurm_qos"
+            raise ClusterctlError(
+                f"{name} is set, and there is no database that could keep it",
+                fix=f"write {cluster.controller} under [slurm_database], or remove {name}",
+                said=(name, ""),
+            )
+        return False
+    given = {name.lower(): name for name in cluster.slurm_parameters}
+    for name in _OURS:
+        if name.lower() in given:
+            raise ClusterctlError(
+                f"slurm_conf_parameters sets {name}, and the inventory has a host under [slurm_database]",
+                fix=f"remove {name}, or take the host out of that group to use a database of your own",
+                said=(given[name.lower()], ""),
+            )
+    _require_counted(cluster, accounts)
+    if not accounts.accounts or cluster.slurm_parameters.get(given.get("accountingstorageenforce", ""), "") is None:
+        return False
+    _require_partitions(cluster, accounts)
+    _require_an_account(cluster, accounts)
+    return True
+
+
+def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
+    """Refuse a limit on a generic resource that no node has, where all nodes' hardware is known."""
+    if any(node.hardware.gres is None for node in cluster.nodes):
+        return
+    items = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
+    known = {f"gres/{name}" for name, _ in items} | {f"gres/{name}:{kind}" for name, kind in items if kind}
+    for whose, limit, name in counted(accounts):
+        if name.startswith("gres/") and name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            raise ClusterctlError(
+                f"{whose}: {limit} limits {name}, which no node has",
+                fix=f"did you mean {near[0]}?" if near else "see node_gres",
+                said=(limit, ""),
+            )
+
+
+def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
+    """Refuse a partition that names an account or a QOS which nobody defines."""
+    known = {
+        "account": {ROOT, *(one.name for one in accounts.accounts if not one.absent)},
+        "QOS": {NORMAL, *(one.name for one in accounts.qos if not one.absent)},
+    }
+    names = {"allowaccounts": "account", "denyaccounts": "account", "allowqos": "QOS", "denyqos": "QOS", "qos": "QOS"}
+    for partition in cluster.partitions:
+        for key, value in partition.parameters:
+            what = names.get(key.lower(), "")
+            for name in _unknown(value, known[what]) if what else ():
+                near = difflib.get_close_matches(name, sorted(known[what]), n=1)
+                raise ClusterctlError(
+                    f"partition {partition.name}: {key} names {what} {name!r}, which nobody defines",
+                    fix=f"did you mean {near[0]}?"
+                    if near
+                    else f"define it in slurm_{what.lower()}s".replace("qoss", "qos"),
+                    said=(key, ""),
+                )
+
+
+def _require_an_account(cluster: Cluster, accounts: Accounts) -> None:
+    """Refuse a user whom no account has: no job of theirs would be taken."""
+    for number, user in enumerate(cluster.people.users):
+        if not user.absent and user.name not in accounts.default_accounts:
+            raise ClusterctlError(
+                f"cluster_users: {user.name} is in no account, and could not submit a job",
+                fix="add the name to the users of one in slurm_accounts",
+                entry=("cluster_users", number, "name"),
+            )
+
+
+def _unknown(value: str, known: Iterable[str]) -> list[str]:
+    words = [word for word in re.split(r",", value) if word]
+    return [word for word in words if word.lower() not in known and word.upper() != "ALL"]

@@ -1,0 +1,86 @@
+"""Has the accounting database the accounts, users and QOS that are declared? Pure judgement of what sacctmgr shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.judge.slurm_answers import line
+from provision.judge.slurm_facts import answered
+from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
+from provision.model.text import brief, sections
+from provision.slurm.account_changes import QUESTIONS, Change, changes, database_from
+from provision.slurm.accounts import Accounts
+from provision.slurm.accounts_read import accounts_from
+
+SUBJECT = Subject("slurm_accounts", names=("qos", "accounts", "users"), fix="clusterctl provision slurm")
+
+
+class RefusedError(ValueError):
+    """The database, or what it runs on, has answered something else than what was asked."""
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge the database.
+
+    ``wants``: ``cluster``, its name; ``accounts`` and ``qos`` as the inventory declares them; ``user`` and ``account``,
+    those of the proof; ``verified``, whether the cluster is being verified. Else a database that refuses to answer, as
+    one that is not there yet, is something to do.
+    """
+    try:
+        wanted = _wanted(wants)
+        if not wanted.accounts and not wanted.qos:
+            return SUBJECT.all_skipped("the inventory declares no accounts: everybody may submit")
+        found = different(facts, wants)
+    except RefusedError as error:
+        if wants["verified"]:
+            return SUBJECT.all_unknown(str(error))
+        return [SUBJECT.check(name, False, str(error), "as declared", source="sacctmgr") for name in SUBJECT.names]
+    except (ValueError, ClusterctlError) as error:
+        return SUBJECT.all_unknown(str(error))
+    counts = {
+        "qos": len(wanted.qos),
+        "accounts": len(wanted.accounts),
+        "users": len(wanted.default_accounts),
+    }
+    return [_check(name, counts[name], [change.says for change in found if change.what == name]) for name in counts]
+
+
+def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
+    """Return what differs between the database and what is declared.
+
+    Raises:
+        ValueError: the database did not answer in time, or (RefusedError) said that it does not; why.
+        ClusterctlError: what is declared contradicts itself.
+    """
+    answer = facts.get("commands", {}).get("slurm_accounts") or {"rc": None, "text": "the database was not asked"}
+    if answer["rc"] is None:
+        raise ValueError(answer["text"])
+    said = {name: answered(text) for name, text in sections(answer["text"]).items()}
+    for name in QUESTIONS:
+        words, code = said.get(name, (answer["text"], answer["rc"]))
+        if code in (124, 137):
+            raise ValueError("slurmdbd did not answer in time")
+        if name not in said or code != 0:
+            told = [line(one) for one in words.splitlines() if one.strip()]
+            raise RefusedError(told[-1] if told else "slurmdbd did not answer")
+    return changes(
+        _wanted(wants), database_from({name: text for name, (text, _) in said.items()}), str(wants["cluster"])
+    )
+
+
+def _wanted(wants: Mapping[str, Any]) -> Accounts:
+    return accounts_from(wants["accounts"], wants["qos"], user=str(wants["user"]), account=str(wants["account"]))
+
+
+def _check(name: str, count: int, wrong: list[str]) -> Check:
+    return SUBJECT.check(
+        name,
+        not wrong,
+        brief(wrong) or f"{count} as declared",
+        "as declared",
+        source="sacctmgr",
+        cause="declared anew, or changed or removed by hand",
+    )

@@ -1,0 +1,101 @@
+"""Accounts, their users and QOS as the inventory declares them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from provision.errors import ClusterctlError
+from provision.slurm.limits import ASSOCIATION, NONE, QOS, tres
+
+#: The account above all others, and the QOS that every database has: Slurm makes both.
+ROOT, NORMAL = "root", "normal"
+Settings = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A user in an account. ``settings`` are sacctmgr's words and values; ``-1`` is none."""
+
+    name: str
+    settings: Settings = ()
+    default: bool = False
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account. ``description`` and ``organization`` are None where the inventory leaves them to the database."""
+
+    name: str
+    parent: str = ROOT
+    description: str | None = None
+    organization: str | None = None
+    settings: Settings = ()
+    members: tuple[Member, ...] = ()
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A QOS."""
+
+    name: str
+    settings: Settings = ()
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """All that is declared, in the inventory's order."""
+
+    accounts: tuple[Account, ...] = ()
+    qos: tuple[Qos, ...] = ()
+
+    @property
+    def parents_first(self) -> list[Account]:
+        """The accounts, each after its parent."""
+        parents = {account.name: account.parent for account in self.accounts}
+
+        def depth(account: Account) -> int:
+            above, name = 0, account.name
+            while name in parents:
+                above, name = above + 1, parents[name]
+            return above
+
+        return sorted(self.accounts, key=depth)
+
+    @property
+    def default_accounts(self) -> dict[str, str]:
+        """The default account of each user: the one that says so, else the first that has the user."""
+        found: dict[str, str] = {}
+        for account in self.accounts:
+            for member in account.members:
+                if not (member.absent or account.absent) and (member.default or member.name not in found):
+                    found[member.name] = account.name
+        return found
+
+
+def counted(accounts: Accounts) -> Iterator[tuple[str, str, str]]:
+    """Yield whose, which limit and which TRES, for each TRES that a limit names."""
+    for whose, settings in _settings(accounts):
+        for name, value in settings:
+            kind = {**QOS, **ASSOCIATION}[name]
+            if kind.meaning is tres and value != NONE:
+                yield from ((whose, name, word) for word in tres(value) or {})
+
+
+def _settings(accounts: Accounts) -> Iterator[tuple[str, Settings]]:
+    for level in accounts.qos:
+        yield f"QOS {level.name}", level.settings
+    for account in accounts.accounts:
+        yield f"account {account.name}", account.settings
+        for member in account.members:
+            yield f"{member.name} in account {account.name}", member.settings
+
+
+def refusal(place: str, problem: str, fix: str) -> ClusterctlError:
+    """Return the refusal of what stands at a place of the inventory: ``slurm_accounts[2].users[0].MaxJobs``."""
+    variable, number, key = (re.split(r"[\[\].]+", f"{place}..")[part] for part in range(3))
+    return ClusterctlError(f"{variable}: {problem}", fix=fix, entry=(variable, int(number), key))

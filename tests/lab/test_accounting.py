@@ -1,0 +1,131 @@
+"""What jobs use is kept and limited by account, and a database that is away loses no job and no record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import labs
+import pytest
+
+SACCT = "sacct --noheader --parsable2 --allocations --allusers"
+
+
+def person(lab: labs.Lab, name: str, script: str, *, check: bool = True) -> str:
+    """Run a script on the controller as a declared user after a login; its standard error is told as well."""
+    words = ["docker", "exec", lab.container("head"), "runuser", "--login", name, "--command", f"exec 2>&1; {script}"]
+    return labs.run(words, check=check).stdout.strip()
+
+
+def document(lab: labs.Lab, command: str, *words: str, inventory: Path | None = None) -> dict[str, Any]:
+    done = labs.clusterctl(command, "--json", inventory or lab.inventory, *words, check=False)
+    assert done.stdout.strip(), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kept(lab: labs.Lab, job: str, columns: str) -> str:
+    """Return what accounting has of a job."""
+    return lab.root("head", f"{SACCT} --jobs={job} --format={columns}", check=False)
+
+
+@pytest.fixture(scope="module")
+def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    yield provisioned_lab
+    provisioned_lab.root("head", "scancel --user=ada")
+
+
+def test_a_job_is_kept_with_its_account_its_qos_and_what_it_was_given(lab: labs.Lab) -> None:
+    asked = "--account=test1267 --qos=short --time=5 --gres=gpu:1"
+    job = person(lab, "ada", f"cd && timeout 90 sbatch --parsable --wait {asked} --wrap 'exit 3'", check=False)
+
+    labs.until(lambda: "FAILED" in kept(lab, job, "State"), 30, lambda: kept(lab, job, "ALL"))
+    told = kept(lab, job, "User,Account,QOS,ExitCode,AllocTRES")
+    assert told.startswith("ada|test1267|short|3:0|")
+    assert {"cpu=1", "gres/gpu=1"} <= set(told.split("|")[-1].split(","))
+
+
+def test_the_default_account_is_the_declared_one_and_another_is_refused(lab: labs.Lab) -> None:
+    job = person(lab, "ben", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")
+    try:
+        assert lab.root("head", f"squeue --noheader --job={job} --format=%a") == "biology"
+        told = person(lab, "ben", "srun --chdir=/ --account=test1267 true", check=False)
+        assert "Invalid account" in told
+        told = person(lab, "ben", "srun --chdir=/ --qos=short true", check=False)
+        assert "Invalid qos" in told
+    finally:
+        lab.root("head", f"scancel {job}")
+
+
+def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> None:
+    def accounts(limit: str) -> str:
+        group = {"name": "test1267", "GrpTRES": limit, "users": ["ada"]}
+        return json.dumps({"slurm_accounts": [group, {"name": "biology", "users": ["ben"]}]})
+
+    plan = document(lab, "plan", "-e", accounts("gres/gpu=1"))
+    assert [check["observed"] for check in plan["pending_checks"]] == ["GrpTRES of test1267 is cpu=64, not gres/gpu=1"]
+    assert document(lab, "provision", "slurm", "-e", accounts("gres/gpu=1"))["exit_code"] == 0
+    try:
+        words = "sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 300'"
+        first, second = (person(lab, "ada", f"cd / && {words}") for _ in range(2))
+
+        def state(job: str) -> str:
+            return lab.root("head", f"squeue --noheader --job={job} --format='%T %r'")
+
+        labs.until(lambda: state(second) == "PENDING AssocGrpGRES", 30, lambda: state(second))
+        assert state(first) == "RUNNING None"
+        lab.root("head", f"scancel {first}")
+        labs.until(lambda: state(second) == "RUNNING None", 60, lambda: state(second))
+        lab.root("head", f"scancel {second}")
+    finally:
+        assert document(lab, "provision", "slurm", "-e", accounts("cpu=64,gres/gpu=-1"))["exit_code"] == 0
+    assert not document(lab, "plan")["pending"]
+
+
+def test_without_the_database_jobs_run_verify_says_so_and_nothing_is_lost(lab: labs.Lab) -> None:
+    lab.root("head", "docker stop --time 30 slurmdbd")
+    try:
+        job = person(lab, "ada", "cd && timeout 90 sbatch --parsable --wait --wrap true")
+        told = document(lab, "verify")
+    finally:
+        lab.root("head", "docker start slurmdbd")
+
+    failed = {check["id"] for check in told["checks"] if check["verdict"] == "fail"}
+    assert failed == {"slurm_database.containers", "slurm_database.answers"}
+    assert told["exit_code"] == 8
+    # slurmctld tries again every ten seconds.
+    labs.until(lambda: kept(lab, job, "State") == "COMPLETED", 60, lambda: kept(lab, job, "ALL"))
+    assert not document(lab, "plan")["pending"]
+
+
+def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_path: Path) -> None:
+    text = lab.inventory.read_text().replace("[slurm_database]\nhead\n", "")
+    without = lab.directory / "without.ini"
+    without.write_text(
+        "".join(line for line in text.splitlines(True) if not line.startswith(("slurm_accounts", "slurm_qos")))
+    )
+    try:
+        assert document(lab, "provision", "slurm", inventory=without)["exit_code"] == 0
+        # slurmctld takes a number of its own where there is no database.
+        lab.root("head", "sed -i 's/[0-9]*$/1/' /var/spool/slurmctld/clustername; docker restart --time 60 slurmctld")
+        labs.until(lambda: "idle" in lab.root("head", "sinfo --noheader --format=%T", check=False))
+        assert "accounting_storage/slurmdbd" not in lab.root("head", "scontrol show config")
+        held, running = (
+            person(lab, "ada", f"cd / && sbatch --parsable --output=/dev/null {word} --wrap 'sleep 600'")
+            for word in ("--hold", "")
+        )
+        labs.until(lambda: "RUNNING" in lab.root("head", f"squeue --noheader --job={running} --format=%T"))
+
+        plan = document(lab, "plan")
+
+        assert "and 1 in slurmctld's saved state" in str(plan["pending_checks"])
+        assert document(lab, "provision", "slurm")["exit_code"] == 0
+    finally:
+        without.unlink()
+    jobs = lab.root("head", "squeue --noheader --format='%i %T'").splitlines()
+    assert sorted(jobs) == sorted([f"{held} PENDING", f"{running} RUNNING"])
+    assert [kept(lab, job, "Account") for job in (held, running)] == ["test1267"] * 2
+    assert int(person(lab, "ada", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")) > int(running)
+    assert not document(lab, "plan")["pending"]

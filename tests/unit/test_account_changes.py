@@ -1,0 +1,188 @@
+"""What the accounting database is told, so that it has what is declared and loses nothing that nobody named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provision.judge import slurm_accounts
+from provision.model.checks import Verdict
+from provision.slurm.account_changes import QUESTIONS, changes, commands, database_from, questions
+from provision.slurm.accounts_read import accounts_from
+
+
+def row(name: str, **values: str) -> str:
+    return "|".join(values.get(column, "") for column in QUESTIONS[name][1])
+
+
+def database(**more: list[str]) -> dict[str, str]:
+    """Return what sacctmgr shows of a database with a group of two users, and the proof."""
+    rows = {
+        "tres": ["cpu|", "mem|", "gres|gpu"],
+        "account": [
+            "root|root|default root account",
+            "test1267|physics|group of physics",
+            "slurmtest|clusterctl|proves the cluster",
+        ],
+        "qos": [row("qos", Name="normal", Priority="0"), row("qos", Name="short", Priority="100", MaxWall="01:00:00")],
+        "user": ["root|root", "ada|test1267", "ben|test1267", "slurmtest|slurmtest"],
+        "assoc": [
+            row("assoc", Account="root", Lineage="/", Fairshare="1", QOS="normal"),
+            row("assoc", Account="slurmtest", Lineage="/slurmtest/", Fairshare="1"),
+            row("assoc", Account="slurmtest", Lineage="/slurmtest/0-slurmtest/", User="slurmtest", Fairshare="1"),
+            row("assoc", Account="test1267", Lineage="/test1267/", Fairshare="40", GrpTRES="cpu=64,gres/gpu=8,mem=1T"),
+            row("assoc", Account="test1267", Lineage="/test1267/0-ada/", User="ada", Fairshare="1"),
+            row("assoc", Account="test1267", Lineage="/test1267/0-ben/", User="ben", Fairshare="1", MaxJobs="5"),
+        ],
+    }
+    return {name: "\n".join([*lines, *more.get(name, [])]) for name, lines in rows.items()}
+
+
+GROUP = {
+    "name": "test1267", "Fairshare": 40, "GrpTRES": "gres/gpu=8", "description": "group of Physics",
+    "users": ["ada", "ben"],
+}  # fmt: skip
+SHORT = {"name": "short", "Priority": 100, "MaxWall": 60}
+
+
+def told(accounts: Any, qos: Any = (), **more: list[str]) -> tuple[list[str], list[str]]:
+    wanted = accounts_from(list(accounts), list(qos), user="slurmtest", account="slurmtest")
+    found = changes(wanted, database_from(database(**more)), "lab")
+    return [change.says for change in found], [" ".join(command) for command in commands(found)]
+
+
+def test_what_is_there_as_declared_is_left() -> None:
+    assert told([GROUP], [SHORT]) == ([], [])
+
+
+def test_what_nobody_names_stays() -> None:
+    """Limits that somebody has set by hand, other users, accounts, and QOS."""
+    assert told([{"name": "test1267", "GrpTRES": "mem=1024G", "users": []}]) == ([], [])
+
+
+def test_a_new_group_comes_with_its_users_its_limits_and_their_default() -> None:
+    new = {"name": "new", "parent": "test1267", "Fairshare": 10, "MaxWall": "2-0", "users": ["eve", "ada"]}
+    says, words = told([GROUP, new])
+
+    assert says == ["new is missing", "Fairshare of new is none, not 10", "MaxWall of new is none, not 2-0",
+                    "eve is missing in new", "ada is missing in new"]  # fmt: skip
+    assert words == [
+        "add account new parent=test1267 cluster=lab",
+        "modify account where name=new cluster=lab set Fairshare=10",
+        "modify account where name=new cluster=lab set MaxWall=2-0",
+        "add user eve account=new cluster=lab",
+        "add user ada account=new cluster=lab",
+    ]
+
+
+def test_a_value_that_differs_is_set_and_both_are_said() -> None:
+    says, words = told([{**GROUP, "Fairshare": 50, "GrpTRES": "gres/gpu=4"}], [{**SHORT, "Priority": 7}])
+
+    assert says == ["Priority of short is 100, not 7", "Fairshare of test1267 is 40, not 50",
+                    "GrpTRES of test1267 is cpu=64,gres/gpu=8,mem=1T, not gres/gpu=4"]  # fmt: skip
+    assert words[2] == "modify account where name=test1267 cluster=lab set GrpTRES=gres/gpu=4"
+
+
+def test_null_removes_a_limit() -> None:
+    users = [{"name": "ben", "MaxJobs": None}]
+    says, words = told([{"name": "test1267", "GrpTRES": None, "users": users}])
+
+    assert words == [
+        "modify account where name=test1267 cluster=lab set GrpTRES=cpu=-1,gres/gpu=-1,mem=-1",
+        "modify user where name=ben account=test1267 cluster=lab set MaxJobs=-1",
+    ]
+    assert "not none" in says[0]
+
+
+def test_another_parent_or_default_is_told() -> None:
+    above = {"name": "above"}
+    says, words = told(
+        [above, {**GROUP, "parent": "above"}, {"name": "slurmtest", "users": [{"name": "ada", "default": True}]}]
+    )
+
+    assert "test1267 is below root, not above" in says
+    assert "modify account where name=test1267 cluster=lab set parent=above" in words
+    assert words[-2:] == [
+        "add user ada account=slurmtest cluster=lab",
+        "modify user where name=ada cluster=lab set DefaultAccount=slurmtest",
+    ]
+
+
+def test_only_what_is_named_absent_is_removed_users_first() -> None:
+    gone = {"name": "test1267", "state": "absent", "users": [{"name": "ben", "state": "absent"}]}
+    _, words = told([gone], [{"name": "short", "state": "absent"}])
+
+    assert words == [
+        "delete user where name=ben account=test1267 cluster=lab",
+        "delete account where name=test1267 cluster=lab",
+        "delete qos where name=short",
+    ]
+
+
+def test_a_limit_on_what_the_database_has_not_heard_of_waits() -> None:
+    says, words = told([{**GROUP, "GrpTRES": "gres/gpu:A40=8"}])
+
+    assert "the database has not heard of gres/gpu:A40 yet" in says[0]
+    assert words == []
+
+
+def test_a_qos_is_there_before_one_names_it() -> None:
+    _, words = told([], [{"name": "first", "Preempt": "second"}, {"name": "second"}])
+
+    assert words[:3] == ["add qos first", "add qos second", "modify qos where name=first set Preempt=second"]
+
+
+def facts(text: str, rc: int | None = 0) -> Any:
+    return {"commands": {"slurm_accounts": {"rc": rc, "text": text}}}
+
+
+def shown(answers: dict[str, str], code: int = 0) -> str:
+    return "".join(f"== {name}\n{answers.get(name, '')}\ncode {code}\n" for name in QUESTIONS)
+
+
+WANTS = {
+    "cluster": "lab",
+    "accounts": [GROUP],
+    "qos": [SHORT],
+    "user": "slurmtest",
+    "account": "slurmtest",
+    "verified": False,
+}
+
+
+def test_the_judge_tells_what_differs_by_kind() -> None:
+    good = slurm_accounts.checks(facts(shown(database())), WANTS)
+    bad = slurm_accounts.checks(facts(shown(database())), {**WANTS, "qos": [{**SHORT, "Priority": 1}]})
+
+    assert [check.verdict for check in good] == [Verdict.PASS] * 3
+    assert [(check.id, check.observed) for check in bad if not check.ok] == [
+        ("slurm_accounts.qos", "Priority of short is 100, not 1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rc", "verified", "verdict"),
+    [
+        ("Error: No such container: slurmdbd", 1, False, Verdict.FAIL),
+        (shown({"tres": "sacctmgr: error: Unable to connect to database"}, 1), 0, False, Verdict.FAIL),
+        (shown({"tres": "sacctmgr: error: Unable to connect to database"}, 1), 0, True, Verdict.UNKNOWN),
+        ("did not answer in 30 s", None, False, Verdict.UNKNOWN),
+        (shown({}, 124), 124, False, Verdict.UNKNOWN),
+        ("\x00garbage\n== tres", 0, False, Verdict.FAIL),
+    ],
+)
+def test_a_database_that_refuses_is_to_be_mended_and_one_that_hangs_is_unknown(
+    text: str, rc: int | None, verified: bool, verdict: Verdict
+) -> None:
+    found = slurm_accounts.checks(facts(text, rc), {**WANTS, "verified": verified})
+
+    assert [check.id for check in found] == list(slurm_accounts.SUBJECT.ids)
+    assert {check.verdict for check in found} == {verdict}
+
+
+def test_without_accounts_nothing_is_asked() -> None:
+    found = slurm_accounts.checks(facts("", None), {**WANTS, "accounts": [], "qos": []})
+
+    assert {check.verdict for check in found} == {Verdict.SKIP}
+    assert all("cluster=lab" in one for one in questions("lab") if one.startswith("assoc"))
