@@ -133,6 +133,16 @@ def test_what_the_controller_says_goes_on_to_the_nodes() -> None:
     assert "slurm" not in road.handed_on(node(SUMS))["cluster_shared"]
 
 
+@pytest.mark.parametrize(("kind", "has"), [("directory", True), ("absent", False), ("file", False)])
+def test_whether_a_machine_has_a_directory_goes_on_to_what_its_containers_are_given(kind: str, has: bool) -> None:
+    state = {"paths": {"/var/lib/sss/pipes": {"kind": kind}}, "packages": {}, "services": {}, "manager": {}}
+    before = {"cluster_machine": {"hostname": "node1"}}
+
+    told = road.handed_on(facts_from({"state": state}), before)
+
+    assert told["cluster_machine"] == {"hostname": "node1", "sssd": has}
+
+
 def test_a_cluster_whose_files_confine_nobody_says_so() -> None:
     for unconfined, verdict, unproven in (
         (None, "skip", False),
