@@ -12,7 +12,8 @@ import vms
 def checks(lab: vms.VmLab, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the checks of a command by machine and id."""
     done = labs.clusterctl(*words[:1], lab.inventory, *words[1:], "--json", check=False, timeout=vms.LIMIT)
-    return {(check["host"], check["id"]): check for check in json.loads(done.stdout)["checks"]}
+    told = json.loads(done.stdout)
+    return {(check["host"], check["id"]): check for check in [*told["checks"], *told.get("pending_checks", ())]}
 
 
 def test_homes_are_one_file_system_which_root_of_a_node_may_not_use(vm_lab: vms.VmLab) -> None:
