@@ -56,6 +56,9 @@ def test_a_script_that_is_submitted_at_home_leaves_its_output_there(provisioned_
     lines = said(lab, f"cat slurm-{job}.out").splitlines()
     assert lines[0] == "on 2 nodes, in /home/ada"
     assert sorted(lines[1:]) == ["node1", "node2"]
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,User,AllocTRES"
+    labs.until(lambda: said(lab, asked).startswith(f"COMPLETED|{USER}|"), 30, lambda: said(lab, asked))
+    assert "gres/gpu=2" in said(lab, asked)
 
 
 def test_a_shell_on_a_node_is_hers(provisioned_lab: labs.Lab) -> None:
