@@ -93,7 +93,7 @@ def test_without_the_database_jobs_run_verify_says_so_and_nothing_is_lost(lab: l
         lab.root("head", "docker start slurmdbd")
 
     failed = {check["id"] for check in told["checks"] if check["verdict"] == "fail"}
-    assert failed == {"slurm_database.containers", "slurm_database.answers"}
+    assert failed == {"slurm_database.containers", "slurm_database.answers", "session.accounting"}
     assert told["exit_code"] == 8
     # slurmctld tries again every ten seconds.
     labs.until(lambda: kept(lab, job, "State") == "COMPLETED", 60, lambda: kept(lab, job, "ALL"))
