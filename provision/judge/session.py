@@ -30,11 +30,15 @@ _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*im
 
 @dataclass(frozen=True)
 class Wants:
-    """What a session should show: the test user's ``uid``, whether accounting is on, and whether its home is shared."""
+    """What a session should show: the test user's ``uid``, whether accounting is on, and whether its home is shared.
+
+    ``installed``: users have Slurm's commands on the controller.
+    """
 
     uid: int
     accounting: bool = False
     shared_home: bool = False
+    installed: bool = True
 
 
 def targets(controller: str, fit: Sequence[str], group: str) -> list[tuple[str, str, str, str]]:
@@ -63,6 +67,8 @@ def targets(controller: str, fit: Sequence[str], group: str) -> list[tuple[str, 
 
 def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wants) -> list[Check]:
     """Return the checks: ``printed`` by the script, ``problem`` why it printed nothing, ``asked`` what it was to do."""
+    if not wants.installed:
+        return SUBJECT.all_skipped("users have no commands on the controller (slurm_client_install)")
     if not asked:
         return SUBJECT.all_skipped("no node can take a job", unproven=True)
     said: dict[str, list[str]] = {}

@@ -98,6 +98,12 @@ def test_without_accounting_nothing_is_asked_of_it() -> None:
     assert (str(check.verdict), check.unproven) == ("skip", False)
 
 
+def test_a_controller_without_commands_owes_no_session() -> None:
+    found = checks("", "", ASKED, Wants(2000, installed=False))
+
+    assert {(str(check.verdict), check.unproven) for check in found} == {("skip", False)}
+
+
 def test_a_silent_controller_leaves_all_unknown_and_a_full_cluster_all_unproven() -> None:
     silent, full = judged(printed="", problem="timed out"), judged(asked=[])
 
