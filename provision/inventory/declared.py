@@ -18,6 +18,7 @@ from provision.inventory.declared_slurm import (
     cgroup_v1_from,
     parameters_from,
     partitions_from,
+    require_database_parameters,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes
@@ -37,6 +38,7 @@ _SITE = (
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
     *("slurm_accounts", "slurm_qos", "cluster_test_user", "cluster_test_account"),
+    "slurm_database_parameters",
 )
 #: Every variable that Slurm's configuration rests on.
 READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
@@ -73,6 +75,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
+    require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     require_homes(people, mounts, groups, site["cluster_homes_shared"])

@@ -12,7 +12,12 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
 from provision.model.cluster import Partition
 from provision.slurm import parameters
-from provision.slurm.names import LINES, OWNED_CGROUP_PARAMETERS, OWNED_PARAMETERS
+from provision.slurm.names import (
+    LINES,
+    OWNED_CGROUP_PARAMETERS,
+    OWNED_DATABASE_PARAMETERS,
+    OWNED_PARAMETERS,
+)
 
 _PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -74,6 +79,18 @@ def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
     }
 
 
+def require_database_parameters(value: Any, release: str) -> None:
+    """Refuse parameters of slurmdbd.conf that a site may not set, or that Slurm does not take.
+
+    Raises:
+        ClusterctlError: as :func:`parameters_from`.
+    """
+    where, owned = "slurm_database_parameters", OWNED_DATABASE_PARAMETERS
+    for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release):
+        if item is not None:
+            _text("slurmdbd.conf", where, name, item)
+
+
 def _named(
     place: str, where: str, value: Any, owned: Mapping[str, str], example: str, release: str
 ) -> Iterator[tuple[str, Any]]:
@@ -129,7 +146,7 @@ def _text(place: str, where: str, name: str, value: Any) -> str:
     """Return a parameter's value as it stands in Slurm's files; refuse one that Slurm does not take."""
     text = slurm_value(f"{where}: {name}", value)
     if misfit := parameters.misfit(place, name, text):
-        page = "cgroup.conf(5)" if place == "cgroup.conf" else "slurm.conf(5)"
+        page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
         raise ClusterctlError(
             f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text)
         )

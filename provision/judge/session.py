@@ -41,11 +41,11 @@ class Wants:
     installed: bool = True
 
 
-def targets(controller: str, fit: Sequence[str], group: str) -> list[tuple[str, str, str, str]]:
+def targets(controller: str, fit: Sequence[str], group: str, account: str = "") -> list[tuple[str, str, str, str]]:
     """Return partition, node, GRES ("-" for none) and whether two jobs fit there, for each kind in each partition.
 
     ``controller`` is what its script printed about nodes and partitions, ``fit`` the nodes that can take a job now,
-    ``group`` the test user's only group.
+    ``group`` the test user's only group and ``account`` their only account, if any.
     """
     said = Facts.of("", controller, "").controller
     nodes, partitions = nodes_in(said.get("nodes", "")), partitions_in(said.get("partitions", ""))
@@ -55,7 +55,7 @@ def targets(controller: str, fit: Sequence[str], group: str) -> list[tuple[str, 
             continue
         for partition in node.partitions:
             known = partitions.get(partition)
-            if known is None or not known.up or not known.admits(group):
+            if known is None or not known.up or not known.admits(group, account):
                 continue
             free = gpus_in(node.gres) > gpus_in(node.gres_used)
             pair = node.cpus - node.cpus_used >= _PAIR * max(1, node.threads)

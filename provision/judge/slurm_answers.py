@@ -129,9 +129,9 @@ class Partition:
         """True where jobs start in it."""
         return self.state == ("UP",)
 
-    def admits(self, group: str) -> bool:
-        """Tell whether a user whose only group this is may use it without an account."""
-        return (not self.groups or group in self.groups) and not self.accounts
+    def admits(self, group: str, account: str = "") -> bool:
+        """Tell whether a user may use it whose only group and account these are; an empty one is none."""
+        return (not self.groups or group in self.groups) and (not self.accounts or account in self.accounts)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,23 @@ OWNED_CGROUP_PARAMETERS = {
     "CgroupPlugin": "it follows from node_cgroup_version and slurm_conf_cgroup_v1_allowed",
 }
 
+#: The same of slurmdbd.conf.
+OWNED_DATABASE_PARAMETERS = {
+    "AuthType": "the daemons are installed for munge",
+    "DbdAddr": "slurmdbd runs on the host in the inventory's group slurm_database",
+    "DbdBackupHost": "slurmdbd runs on the host in the inventory's group slurm_database",
+    "DbdHost": "slurmdbd runs on the host in the inventory's group slurm_database",
+    "Include": "write its parameters into slurm_database_parameters",
+    "PidFile": "the container's directories are fixed",
+    "PluginDir": "it is part of the image",
+    "SlurmUser": "it is part of the image",
+    "StorageHost": "MariaDB runs beside slurmdbd",
+    "StoragePass": "the password is made on the machine, and never leaves it",
+    "StoragePassScript": "the password is made on the machine, and never leaves it",
+    "StorageType": "MariaDB runs beside slurmdbd",
+    "StorageUser": "MariaDB runs beside slurmdbd",
+}
+
 #: Parameters of which a file has a line for each value, since a release: S_P_ARRAY in src/common/read_config.c.
 LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "EpilogSlurmctld": "24.05"}
 

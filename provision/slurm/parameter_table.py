@@ -96,4 +96,24 @@ TABLE = {
     ("slurm.conf", "uint64"): """
         DefCPUPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode MaxMemPerCPU MaxMemPerNode
     """,
+    ("slurmdbd.conf", "boolean"): """
+        AllowNoDefAcct AllResourcesAbsolute:23.02- ArchiveEvents ArchiveJobEnv:26.05- ArchiveJobs
+        ArchiveJobScript:26.05- ArchiveResvs ArchiveSteps ArchiveSuspend ArchiveTXN ArchiveUsage
+        DisableArchiveCommands:25.11- DisableCoordDBD:24.05- DisableRollups:26.05- TrackSlurmctldDown TrackWCKey
+    """,
+    ("slurmdbd.conf", "string"): """
+        ArchiveDir ArchiveScript AuthAltParameters AuthAltTypes AuthInfo AuthType CommunicationParameters DbdAddr
+        DbdBackupHost DbdHost DebugFlags DebugLevel DebugLevelSyslog DefaultQOS HashPlugin:24.05- LogFile
+        LogTimeFormat MaxQueryTimeRange Parameters PidFile PluginDir PrivateData PurgeEventAfter PurgeJobAfter
+        PurgeJobEnvAfter:26.05- PurgeJobScriptAfter:26.05- PurgeResvAfter PurgeStepAfter PurgeSuspendAfter
+        PurgeTXNAfter PurgeUsageAfter SlurmUser StorageBackupHost StorageHost StorageLoc StorageParameters
+        StoragePass StoragePassScript:25.11- StorageType StorageUser TLSParameters:24.05- TLSType:24.05-
+    """,
+    ("slurmdbd.conf", "uint16"): """
+        CommitDelay DbdPort MessageTimeout StoragePort TCPTimeout
+    """,
+    ("slurmdbd.conf", "uint32"): """
+        JobPurge MaxPurgeLimit:25.11- PurgeEventMonths PurgeJobMonths PurgeStepMonths PurgeSuspendMonths
+        PurgeTXNMonths PurgeUsageMonths StepPurge
+    """,
 }

@@ -16,7 +16,12 @@ from functools import cache
 from provision.slurm.parameter_table import NEWEST, TABLE
 
 #: The files, and the lines ``PartitionName=`` in slurm.conf.
-PLACES = {"slurm.conf": "slurm.conf", "partition": "a partition", "cgroup.conf": "cgroup.conf"}
+PLACES = {
+    "slurm.conf": "slurm.conf",
+    "partition": "a partition",
+    "cgroup.conf": "cgroup.conf",
+    "slurmdbd.conf": "slurmdbd.conf",
+}
 
 #: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin in src/common/parse_config.c.
 _LARGEST = {"uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}

@@ -148,6 +148,13 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
     ]
 
 
+def test_a_partition_for_accounts_is_tried_where_the_users_own_is_among_them() -> None:
+    said = controller([worlds.node("node1")], [worlds.partition(accounts="gold,slurmtest")])
+
+    assert targets(said, ["node1"], "x", "slurmtest") == [("batch", "node1", "gpu:1", "pair")]
+    assert targets(said, ["node1"], "x", "other") == targets(said, ["node1"], "x") == []
+
+
 def test_a_node_whose_gpus_are_all_in_use_is_tried_without() -> None:
     node = worlds.node("node1", gres_used="gpu:A40:4(IDX:0-3)", cpus=8, alloc_cpus=7)
 

@@ -32,6 +32,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_cgroup_parameters": {"CGROUPPLUGIN": "cgroup/v1"}}, "node_cgroup_version"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCores": True, "CONSTRAINCORES": True}}, "twice"),
     ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map cgroup.conf's parameters"),
+    ({"slurm_database_parameters": {"StoragePass": "x"}}, "cannot set StoragePass"),
+    ({"slurm_database_parameters": {"DbdHost": "x"}}, "cannot set DbdHost"),
+    ({"slurm_database_parameters": {"PurgeJobsAfter": "12months"}}, "did you mean PurgeJobAfter"),
+    ({"slurm_database_parameters": {"MaxPurgeLimit": 5}}, "it came with 25.11"),
+    ({"slurm_database_parameters": {"CommitDelay": "soon"}}, "must be a whole number"),
+    ({"slurm_database_parameters": {"TrackWCKey": "maybe"}}, "must be YES or NO"),
+    ({"slurm_database_parameters": {"ConstrainCores": True}}, "one of cgroup.conf"),
     ({"slurm_conf_files": "topology.conf"}, "must map names of files"),
     ({"slurm_conf_files": {"slurm.conf": "x"}}, "made from the inventory"),
     ({"slurm_conf_files": {"slurmdbd.conf": "x"}}, "no file that nodes fetch"),
@@ -129,3 +136,7 @@ def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
         declared(loader.load(inventory))
 
     assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line 4: ")
+
+
+def test_parameters_of_slurmdbd_conf_are_taken() -> None:
+    assert cluster(slurm_database_parameters={"PurgeJobAfter": "24months", "TrackWCKey": True, "PurgeStepAfter": None})
