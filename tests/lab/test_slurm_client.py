@@ -67,6 +67,10 @@ def test_exit_codes_place_umask_and_groups_are_hers(lab: labs.Lab) -> None:
     assert run(lab, "cd / && salloc -n1 cat /etc/hostname") == "head", "salloc's command runs where she is"
 
 
+def test_a_jobs_python_has_its_whole_library(lab: labs.Lab) -> None:
+    assert code(lab, "srun --chdir=/ python3 -c 'import ctypes, shutil, ssl, tempfile'") == 0
+
+
 def test_a_script_that_only_her_group_may_read_is_submitted(lab: labs.Lab) -> None:
     lab.root("head", f"mkdir -p /srv/t-project && chgrp {PROJECT} /srv/t-project && chmod 2770 /srv/t-project")
     lab.root("head", f"printf '#!/bin/sh\\nexit 3\\n' >/srv/t-project/job && chgrp {PROJECT} /srv/t-project/job")
