@@ -13,7 +13,6 @@ SACCTMGR = "docker exec slurmdbd sacctmgr --immediate --quiet"
 #: None of these is in the way of a job.
 ACCOUNTING = (
     *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurmdbd.conf", "head"),
-    *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurm.conf", "head"),
     *spoilt("owner", "slurm_database", DIRECTORY, "head"),
     Row(
         "accounts, users and QOS were changed by hand",
@@ -50,6 +49,8 @@ SLURMDBD_STOPPED = (
         ("slurmdbd",),
     ),
     *spoilt("owner", "slurm_database", f"{DIRECTORY}/password.conf", "head"),
+    # Where nobody asks the database: sacctmgr beside slurmdbd reads it.
+    *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurm.conf", "head"),
 )
 
 PASSWORD = (

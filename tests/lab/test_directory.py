@@ -77,6 +77,10 @@ GONE = f"""
 systemctl stop sssd slapd 2>/dev/null
 {APT} purge sssd-ldap sssd-common libnss-sss slapd ldap-utils
 {APT} autoremove --purge
+for name in openldap sssd; do
+    ! getent passwd $name || deluser --quiet $name
+    ! getent group $name || delgroup --quiet $name
+done
 systemctl reset-failed
 rm -rf /etc/sssd /etc/ldap /var/lib/sss /var/lib/ldap /home/lucy
 """

@@ -43,8 +43,10 @@ def test_making_a_lab_that_is_up_changes_nothing(small_lab: labs.Lab) -> None:
 
 def test_only_the_owner_can_read_a_labs_directory(small_lab: labs.Lab) -> None:
     modes = {path: path.stat().st_mode & 0o077 for path in (small_lab.directory, *small_lab.directory.rglob("*"))}
+    # The machines' users enter this one from there; on this computer the directory above keeps everybody out.
+    home = small_lab.directory / "home"
 
-    assert {path for path, mode in modes.items() if mode} == set()
+    assert {path for path, mode in modes.items() if mode and path != home} == set()
 
 
 def test_a_machine_answers_with_the_key_that_was_recorded_for_it(small_lab: labs.Lab) -> None:

@@ -117,7 +117,9 @@ def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
         for machine in provisioned_lab.machines:
             ours = snapshots.files(provisioned_lab, machine)
             theirs = snapshots.files(other, machine)
-            assert snapshots.difference(ours, theirs) == [], machine
+            # Each lab has a key of its own, with which its users log in.
+            keys = {"/etc/ssh/authorized_keys.d/ada", "/etc/ssh/authorized_keys.d/ben"}
+            assert set(snapshots.difference(ours, theirs)) <= keys, machine
         again = labs.playbook("site", "-i", other.inventory)
         assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
 
