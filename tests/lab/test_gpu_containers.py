@@ -39,14 +39,14 @@ def inside(lab: Lab, script: str, text: str = "") -> str:
 def described(provisioned_lab: Lab) -> Iterator[Lab]:
     """A node whose GPUs are described, as the role nvidia_containers leaves it."""
     # On a machine with GPUs these are the machine's own, mounted; here the container, which is read-only, gets its own.
-    inside(provisioned_lab, "mount -o remount,rw /")
+    inside(provisioned_lab, "mount -o remount,bind,rw /")
     inside(provisioned_lab, "mkdir -p /var/run/cdi; cat >/var/run/cdi/nvidia.yaml", SPEC)
     inside(provisioned_lab, f"echo library >{LIBRARY}")
     hook = "cat >/usr/bin/nvidia-cdi-hook; chmod 755 /usr/bin/nvidia-cdi-hook"
     inside(provisioned_lab, hook, '#!/bin/sh\necho "$@" >/tmp/cdi-hook\n')
     yield provisioned_lab
     inside(provisioned_lab, f"rm -rf /var/run/cdi {LIBRARY} /usr/bin/nvidia-cdi-hook /tmp/cdi-hook")
-    inside(provisioned_lab, "mount -o remount,ro /")
+    inside(provisioned_lab, "mount -o remount,bind,ro /")
 
 
 def job(lab: Lab, script: str) -> str:
