@@ -52,6 +52,14 @@ def clusterctl(*words: str | Path, check: bool = True, **options: Any) -> subpro
     return run([BIN / "clusterctl", *words], check=check, **options)
 
 
+def document(inventory: Path, command: str, *words: str) -> dict[str, Any]:
+    """Return what a command of clusterctl says with ``--json``, whatever its verdict is."""
+    done = clusterctl(command, inventory, "--json", *words, check=False)
+    assert done.stdout.strip(), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 def playbook(name: str, *words: str | Path, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run one of our playbooks with ansible-playbook itself, as somebody without clusterctl would."""
     return run([BIN / "ansible-playbook", content.playbook(name), *words], check=check, **options)
@@ -141,6 +149,12 @@ class Lab:
         target = f"{user}@{self.address(machine)}"
         key = self.directory / "id_ed25519"
         return ["ssh", "-F", "none", "-i", key, *words, target, command]
+
+    def said(self, script: str, *, user: str = "ada") -> str:
+        """Return what a script prints that an ordinary user runs on the controller, after a login; it must succeed."""
+        done = self.ssh("head", script, user=user)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
 
     def restart(self, machine: str) -> None:
         """Switch the machine off and on, and wait until its services have started."""

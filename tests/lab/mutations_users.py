@@ -60,8 +60,9 @@ REFUSED_USERS = (
     Row(
         "a group that is not declared is only on the other machines",
         "node2",
-        "groupdel video",
+        # The distribution's group comes back as it was, and in its place, by which a user's groups are ordered.
+        "cp --preserve /etc/group /etc/gshadow /run/; groupdel video",
         {"cluster_users.known_groups": "no group video, in which ada is to be"},
-        undo="groupadd --gid 44 video; gpasswd --add ada video",
+        undo="mv /run/group /run/gshadow /etc/",
     ),
 )

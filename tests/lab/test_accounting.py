@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import labs
 import pytest
@@ -17,13 +16,6 @@ def person(lab: labs.Lab, name: str, script: str, *, check: bool = True) -> str:
     """Run a script on the controller as a declared user after a login; its standard error is told as well."""
     words = ["docker", "exec", lab.container("head"), "runuser", "--login", name, "--command", f"exec 2>&1; {script}"]
     return labs.run(words, check=check).stdout.strip()
-
-
-def document(lab: labs.Lab, command: str, *words: str, inventory: Path | None = None) -> dict[str, Any]:
-    done = labs.clusterctl(command, "--json", inventory or lab.inventory, *words, check=False)
-    assert done.stdout.strip(), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def kept(lab: labs.Lab, job: str, columns: str) -> str:
@@ -64,9 +56,9 @@ def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> Non
         group = {"name": "test1267", "GrpTRES": limit, "users": ["ada"]}
         return json.dumps({"slurm_accounts": [group, {"name": "biology", "users": ["ben"]}]})
 
-    plan = document(lab, "plan", "-e", accounts("gres/gpu=1"))
+    plan = labs.document(lab.inventory, "plan", "-e", accounts("gres/gpu=1"))
     assert [check["observed"] for check in plan["pending_checks"]] == ["GrpTRES of test1267 is cpu=64, not gres/gpu=1"]
-    assert document(lab, "provision", "slurm", "-e", accounts("gres/gpu=1"))["exit_code"] == 0
+    assert labs.document(lab.inventory, "provision", "slurm", "-e", accounts("gres/gpu=1"))["exit_code"] == 0
     try:
         words = "sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 300'"
         first, second = (person(lab, "ada", f"cd / && {words}") for _ in range(2))
@@ -80,15 +72,17 @@ def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> Non
         labs.until(lambda: state(second) == "RUNNING None", 60, lambda: state(second))
         lab.root("head", f"scancel {second}")
     finally:
-        assert document(lab, "provision", "slurm", "-e", accounts("cpu=64,gres/gpu=-1"))["exit_code"] == 0
-    assert not document(lab, "plan")["pending"]
+        assert (
+            labs.document(lab.inventory, "provision", "slurm", "-e", accounts("cpu=64,gres/gpu=-1"))["exit_code"] == 0
+        )
+    assert not labs.document(lab.inventory, "plan")["pending"]
 
 
 def test_without_the_database_jobs_run_verify_says_so_and_nothing_is_lost(lab: labs.Lab) -> None:
     lab.root("head", "docker stop --time 30 slurmdbd")
     try:
         job = person(lab, "ada", "cd && timeout 90 sbatch --parsable --wait --wrap true")
-        told = document(lab, "verify")
+        told = labs.document(lab.inventory, "verify")
     finally:
         lab.root("head", "docker start slurmdbd")
 
@@ -97,7 +91,7 @@ def test_without_the_database_jobs_run_verify_says_so_and_nothing_is_lost(lab: l
     assert told["exit_code"] == 8
     # slurmctld tries again every ten seconds.
     labs.until(lambda: kept(lab, job, "State") == "COMPLETED", 60, lambda: kept(lab, job, "ALL"))
-    assert not document(lab, "plan")["pending"]
+    assert not labs.document(lab.inventory, "plan")["pending"]
 
 
 def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_path: Path) -> None:
@@ -107,7 +101,7 @@ def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_
         "".join(line for line in text.splitlines(True) if not line.startswith(("slurm_accounts", "slurm_qos")))
     )
     try:
-        assert document(lab, "provision", "slurm", inventory=without)["exit_code"] == 0
+        assert labs.document(without, "provision", "slurm")["exit_code"] == 0
         # slurmctld takes a number of its own where there is no database.
         lab.root("head", "sed -i 's/[0-9]*$/1/' /var/spool/slurmctld/clustername; docker restart --time 60 slurmctld")
         labs.until(lambda: "idle" in lab.root("head", "sinfo --noheader --format=%T", check=False))
@@ -118,14 +112,14 @@ def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_
         )
         labs.until(lambda: "RUNNING" in lab.root("head", f"squeue --noheader --job={running} --format=%T"))
 
-        plan = document(lab, "plan")
+        plan = labs.document(lab.inventory, "plan")
 
         assert "and 1 in slurmctld's saved state" in str(plan["pending_checks"])
-        assert document(lab, "provision", "slurm")["exit_code"] == 0
+        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
     finally:
         without.unlink()
     jobs = lab.root("head", "squeue --noheader --format='%i %T'").splitlines()
     assert sorted(jobs) == sorted([f"{held} PENDING", f"{running} RUNNING"])
     assert [kept(lab, job, "Account") for job in (held, running)] == ["test1267"] * 2
     assert int(person(lab, "ada", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")) > int(running)
-    assert not document(lab, "plan")["pending"]
+    assert not labs.document(lab.inventory, "plan")["pending"]

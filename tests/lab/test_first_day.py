@@ -21,13 +21,6 @@ srun hostname
 """
 
 
-def said(lab: labs.Lab, script: str) -> str:
-    """Return what a script prints that she runs on the controller, after a login."""
-    done = lab.ssh("head", script, user=USER)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
 def terminal(lab: labs.Lab, command: str) -> subprocess.Popen[str]:
     """Begin a login with a terminal, in which a command runs."""
     words = lab.entering("head", command, user=USER)
@@ -36,29 +29,29 @@ def terminal(lab: labs.Lab, command: str) -> subprocess.Popen[str]:
 
 
 def jobs(lab: labs.Lab) -> list[str]:
-    return said(lab, "squeue --me --noheader --format=%T").split()
+    return lab.said("squeue --me --noheader --format=%T").split()
 
 
 @pytest.fixture(autouse=True)
 def nothing_of_hers(provisioned_lab: labs.Lab) -> Iterator[None]:
     yield
-    said(provisioned_lab, "scancel --me; rm -f slurm-*.out first.sh")
+    provisioned_lab.said("scancel --me; rm -f slurm-*.out first.sh")
     labs.until(lambda: not jobs(provisioned_lab))
 
 
 def test_a_script_that_is_submitted_at_home_leaves_its_output_there(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    said(lab, f"cat >first.sh <<'END'\n{SCRIPT}END")
+    lab.said(f"cat >first.sh <<'END'\n{SCRIPT}END")
 
-    job = said(lab, "sbatch first.sh").removeprefix("Submitted batch job ")
+    job = lab.said("sbatch first.sh").removeprefix("Submitted batch job ")
     labs.until(lambda: not jobs(lab))
 
-    lines = said(lab, f"cat slurm-{job}.out").splitlines()
+    lines = lab.said(f"cat slurm-{job}.out").splitlines()
     assert lines[0] == "on 2 nodes, in /home/ada"
     assert sorted(lines[1:]) == ["node1", "node2"]
     asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,User,AllocTRES"
-    labs.until(lambda: said(lab, asked).startswith(f"COMPLETED|{USER}|"), 30, lambda: said(lab, asked))
-    assert "gres/gpu=2" in said(lab, asked)
+    labs.until(lambda: lab.said(asked).startswith(f"COMPLETED|{USER}|"), 30, lambda: lab.said(asked))
+    assert "gres/gpu=2" in lab.said(asked)
 
 
 def test_a_shell_on_a_node_is_hers(provisioned_lab: labs.Lab) -> None:
@@ -125,13 +118,13 @@ def test_scancel_ends_a_job_of_hers_and_of_nobody_else(provisioned_lab: labs.Lab
         lab.entering("head", "sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep 600'", user="ben")
     )
     theirs = other.stdout.strip()
-    mine = said(lab, "sbatch --parsable --wrap 'sleep 600'")
+    mine = lab.said("sbatch --parsable --wrap 'sleep 600'")
     try:
         done = lab.ssh("head", f"scancel {theirs}", user=USER)
-        said(lab, f"scancel {mine}")
+        lab.said(f"scancel {mine}")
 
         assert "Access/permission denied" in done.stdout + done.stderr
         labs.until(lambda: not jobs(lab))
-        assert theirs in said(lab, "squeue --noheader --format=%i").split()
+        assert theirs in lab.said("squeue --noheader --format=%i").split()
     finally:
         labs.run(lab.entering("head", f"scancel {theirs}", user="ben"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from shlex import quote
@@ -15,13 +14,6 @@ from mutation import Batch, Row, expected
 from mutations import BATCHES, REFUSED
 
 Places = set[tuple[str, str]]
-
-
-def document(lab: labs.Lab, command: str, *words: str) -> dict[str, Any]:
-    done = labs.clusterctl(command, lab.inventory, "--json", *words, check=False)
-    assert done.stdout.strip(), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def on_all(lab: labs.Lab, ask: Any) -> dict[str, Any]:
@@ -98,7 +90,7 @@ def roles(checks: Places) -> Places:
 
 def seen_by_verify(lab: labs.Lab, rows: tuple[Row, ...]) -> list[str]:
     """Return how what verify says differs from what the rows say."""
-    told = document(lab, "verify")
+    told = labs.document(lab.inventory, "verify")
     bad = [check for check in told["checks"] if check["verdict"] in ("fail", "unknown") and not check["follows"]]
     ended = (told["exit_code"], told["verdict"])
     return [*differences(rows, bad), *([] if ended == (8, "fail") else [f"it ended with {ended}"])]
@@ -107,7 +99,7 @@ def seen_by_verify(lab: labs.Lab, rows: tuple[Row, ...]) -> list[str]:
 def told_by_plan(lab: labs.Lab, rows: tuple[Row, ...]) -> tuple[dict[str, Any], list[str]]:
     """Return what plan says, and how that differs from what the rows say, or what plan has changed."""
     files, running = on_all(lab, snapshots.files), on_all(lab, starts)
-    plan = document(lab, "plan")
+    plan = labs.document(lab.inventory, "plan")
     wrong = differences(rows, plan["pending_checks"])
     if (plan["exit_code"], plan["pending"], plan["changed"]) != (0, bool(rows), 0):
         wrong.append(f"it ended with {plan['exit_code']}, pending {plan['pending']}: {plan['failures']}")
@@ -119,7 +111,7 @@ def told_by_plan(lab: labs.Lab, rows: tuple[Row, ...]) -> tuple[dict[str, Any], 
 def done_by_provision(lab: labs.Lab, rows: tuple[Row, ...], plan: dict[str, Any]) -> list[str]:
     """Return how what provision does differs from what plan has said, by the roles that change something."""
     halted = on_all(lab, starts)
-    done = document(lab, "provision")
+    done = labs.document(lab.inventory, "provision")
     said, found = ({(check["id"], check["host"]) for check in told["pending_checks"]} for told in (plan, done))
     wrong = [f"plan and it do not agree on {'@'.join(key)}" for key in sorted(said ^ found)]
     if done["exit_code"] != 0:
@@ -166,7 +158,7 @@ def test_what_only_a_person_can_mend_is_refused_and_nothing_is_done(provisioned_
     try:
         broken, running = on_all(lab, snapshots.files), on_all(lab, starts)
 
-        done = document(lab, "provision")
+        done = labs.document(lab.inventory, "provision")
 
         refused = [check for check in done["checks"] if check["verdict"] in ("fail", "unknown")]
         assert differences(REFUSED, refused) == []
@@ -182,7 +174,7 @@ def test_what_only_a_person_can_mend_is_refused_and_nothing_is_done(provisioned_
 def test_a_full_run_has_nothing_to_change_afterwards(provisioned_lab: labs.Lab) -> None:
     running = on_all(provisioned_lab, starts)
 
-    done = document(provisioned_lab, "provision", "--full")
+    done = labs.document(provisioned_lab.inventory, "provision", "--full")
 
     assert (done["exit_code"], done["changed"], done["changes"]) == (0, 0, [])
     assert anew(running, on_all(provisioned_lab, starts)) == set()

@@ -15,22 +15,10 @@ from provision.model.users_declared import users_from
 ADA = "uid=2001(ada) gid=3001(physics) groups=3001(physics),44(video),3002(biology)"
 
 
-def said(lab: labs.Lab, script: str) -> str:
-    """Return what a script prints that she runs on the controller, after a login."""
-    done = lab.ssh("head", script, user="ada")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
-def document(lab: labs.Lab, command: str, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(labs.clusterctl(command, "--json", lab.inventory, *words, check=False).stdout)
-    return found
-
-
 def test_a_user_logs_in_with_the_declared_key_and_is_the_same_on_every_machine(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
 
-    assert said(lab, "id; pwd; stat --format=%a .").splitlines() == [ADA, "/home/ada", "700"]
+    assert lab.said("id; pwd; stat --format=%a .").splitlines() == [ADA, "/home/ada", "700"]
     assert {lab.root(machine, "id ada") for machine in lab.machines} == {ADA}
     ranges = {lab.root(machine, "grep -h ^ada: /etc/subuid /etc/subgid") for machine in lab.machines}
     first = users_from([{"name": "ada", "uid": 2001}]).users[0].subordinate
@@ -47,8 +35,8 @@ def test_nobody_logs_in_to_a_compute_node_past_slurm(provisioned_lab: labs.Lab) 
 def test_a_job_is_hers_with_all_of_her_groups_from_her_home(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
 
-    assert said(lab, "srun --nodes=2 id").splitlines() == [ADA, ADA]
-    job = said(lab, "sbatch --parsable --wait --output=hers-%j --wrap 'id; pwd; echo $HOME'")
+    assert lab.said("srun --nodes=2 id").splitlines() == [ADA, ADA]
+    job = lab.said("sbatch --parsable --wait --output=hers-%j --wrap 'id; pwd; echo $HOME'")
     written = [lab.root(machine, f"cat /home/ada/hers-{job} 2>/dev/null", check=False) for machine in lab.machines]
     assert f"{ADA}\n/home/ada\n/home/ada" in written
     for machine in lab.machines:
@@ -59,9 +47,7 @@ def test_her_containers_have_users_of_their_own_also_in_images_that_all_share(pr
     lab = provisioned_lab
     first = users_from([{"name": "ada", "uid": 2001}]).users[0].subordinate
     script = "touch /tmp/f; chown 33:33 /tmp/f; stat --format=%u:%g /tmp/f /etc/shadow; cat /proc/self/uid_map"
-    told = said(lab, f"srun sh -c 'podman run --rm $(podman images --quiet | head -n 1) sh -c \"{script}\"'").split(
-        "\n"
-    )
+    told = lab.said(f"srun sh -c 'podman run --rm $(podman images --quiet | head -n 1) sh -c \"{script}\"'").split("\n")
 
     # Debian's /etc/shadow is that of the group shadow.
     assert told[:2] == ["33:33", "0:42"]
@@ -70,11 +56,11 @@ def test_her_containers_have_users_of_their_own_also_in_images_that_all_share(pr
 
 def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    said(lab, "srun true")  # slurmctld remembers her groups from now on
+    lab.said("srun true")  # slurmctld remembers her groups from now on
     for machine in lab.machines:
         lab.root(machine, "usermod --append --groups audio ada")
     try:
-        labs.until(lambda: "audio" in said(lab, "srun id --groups --name").split(), 75)
+        labs.until(lambda: "audio" in lab.said("srun id --groups --name").split(), 75)
     finally:
         for machine in lab.machines:
             lab.root(machine, "gpasswd --delete ada audio")
@@ -95,7 +81,7 @@ def test_a_number_or_name_of_somebody_elses_is_refused_by_preflight(
 ) -> None:
     both = {"cluster_users": [], "cluster_groups": [], name: value}
 
-    found = document(provisioned_lab, "preflight", "-e", json.dumps(both))
+    found = labs.document(provisioned_lab.inventory, "preflight", "-e", json.dumps(both))
 
     told = {one["host"]: one for one in found["checks"] if one["id"] == f"cluster_users.{check}"}
     assert found["exit_code"] == 3
@@ -110,9 +96,9 @@ def test_who_is_to_be_absent_is_removed_and_keeps_a_home(provisioned_lab: labs.L
     more = {"cluster_users": [eve], "cluster_groups": []}
     gone = {"cluster_users": [{"name": "eve", "state": "absent"}], "cluster_groups": []}
 
-    made = document(lab, "provision", "-e", json.dumps(more), "base")
+    made = labs.document(lab.inventory, "provision", "-e", json.dumps(more), "base")
     assert (made["exit_code"], lab.ssh("head", "true", user="eve").returncode) == (0, 0)
-    removed = document(lab, "provision", "-e", json.dumps(gone), "base")
+    removed = labs.document(lab.inventory, "provision", "-e", json.dumps(gone), "base")
 
     assert removed["exit_code"] == 0
     assert lab.ssh("head", "true", user="eve").returncode == 255
