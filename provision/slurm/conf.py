@@ -148,6 +148,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
+    yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
     yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")

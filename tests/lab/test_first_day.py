@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def jobs(lab: labs.Lab) -> list[str]:
 @pytest.fixture(autouse=True)
 def nothing_of_hers(provisioned_lab: labs.Lab) -> Iterator[None]:
     yield
-    provisioned_lab.said("scancel --me; rm -f slurm-*.out first.sh")
+    provisioned_lab.said("scancel --me; rm -f slurm-*.out first.sh first-day")
     labs.until(lambda: not jobs(provisioned_lab))
 
 
@@ -128,3 +129,58 @@ def test_scancel_ends_a_job_of_hers_and_of_nobody_else(provisioned_lab: labs.Lab
         assert theirs in lab.said("squeue --noheader --format=%i").split()
     finally:
         labs.run(lab.entering("head", f"scancel {theirs}", user="ben"))
+
+
+def test_sallocs_own_command_is_one_of_the_machine_on_which_she_is(provisioned_lab: labs.Lab) -> None:
+    told = provisioned_lab.said(
+        "salloc --quiet bash -c 'id --user --name; hostname; ssh -V; sudo --version | head -n 1; srun hostname' 2>&1"
+    ).splitlines()
+
+    assert told[:2] == [USER, "head"]
+    assert told[2].startswith("OpenSSH_")
+    assert told[3].startswith("Sudo version")
+    assert told[4] in {"node1", "node2"}
+
+
+def test_a_running_job_is_watched_measured_and_given_a_file(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    ticks = "srun bash -c 'cat /tmp/first-day; rm /tmp/first-day; while sleep 1; do echo tick; done'"
+    lab.said(
+        f"cat >first.sh <<'END'\n#!/bin/bash\necho carried >first-day\nsbcast first-day /tmp/first-day\n{ticks}\nEND"
+    )
+    job = lab.said("sbatch --parsable --nodes=2 first.sh")
+    labs.until(lambda: f"{job}.0 " in lab.said("squeue --me --steps --noheader --format='%i '"))
+
+    assert lab.ssh("head", f"timeout 8 sattach {job}.0", user=USER).stdout.split()[-1] == "tick"
+    # Two tasks, and what the larger of them holds.
+    labs.until(lambda: re.match(r"2\|[1-9]\d*K$", lab.said(f"sstat -n -P --jobs={job}.0 --format=NTasks,MaxRSS")))
+    assert lab.said(f"cat slurm-{job}.out").split().count("carried") == 2
+
+
+def test_what_a_job_waits_for_and_an_account_has_used_is_told(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    first = lab.said("sbatch --parsable --nodes=2 --exclusive --wrap 'sleep 600'")
+    labs.until(lambda: jobs(lab) == ["RUNNING"])
+    waits = lab.said("sbatch --parsable --nodes=2 --exclusive --wrap true")
+
+    labs.until(lambda: waits in lab.said("sprio --noheader --format=%i").split())
+    assert f"test1267|{USER}|" in lab.said("sshare --users=ada --parsable2")
+    # A report is of whole hours: there may be no line in it yet.
+    assert lab.ssh("head", "sreport --parsable2 cluster UserUtilizationByAccount", user=USER).returncode == 0
+    assert first not in lab.said("sprio --noheader --format=%i").split()
+
+
+def test_a_time_is_that_of_her_zone(provisioned_lab: labs.Lab) -> None:
+    job = provisioned_lab.said("TZ=Asia/Tokyo sbatch --parsable --begin=2030-01-01T18:00 --wrap true")
+
+    assert "StartTime=2030-01-01T09:00:00" in provisioned_lab.said(f"TZ=UTC scontrol show job {job}")
+
+
+def test_a_job_of_hers_is_repeated_until_she_removes_it(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.said("echo '0 3 * * * true' >first.sh; scrontab first.sh")
+
+    assert lab.said("scrontab -l").endswith("0 3 * * * true")
+    assert lab.said("squeue --me --noheader --format=%T:%r") == "PENDING:BeginTime"
+    lab.said("scrontab -r")
+    labs.until(lambda: not jobs(lab))
