@@ -10,8 +10,11 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from provision.errors import ClusterctlError
+from provision.inventory import declared_proof
 from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.model import addresses, gres
+from provision.model.users import UsersError
+from provision.model.users_declared import users_from
 from provision.slurm.conf import slurm_values, unconfined
 
 DOCUMENTATION = """
@@ -27,6 +30,7 @@ options:
       - C(entries), address and names of each of O(hosts) whose address the inventory gives, as lines of a hosts file.
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
       - C(slurm), what the templates of Slurm's configuration print.
+      - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
       - C(unconfined), why Slurm's configuration confines no job, empty where it does.
     type: list
@@ -55,7 +59,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         values = {
-            "entries": _entries, "mounts": _mounts, "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined,
+            "entries": _entries, "mounts": _mounts, "proof": _proof, "ranks": _ranks, "slurm": _slurm,
+            "unconfined": _unconfined,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -70,6 +75,18 @@ def _entries(_groups, hostvars, hosts=()):
 
 def _mounts(groups, hostvars):
     return _of_the_cluster(lambda cluster: [one.as_dict(groups) for one in cluster.mounts], groups, hostvars)
+
+
+def _proof(groups, hostvars):
+    """Of one machine's variables: they are the same for all (provision.inventory.valid), and people are many."""
+    controller = [str(host) for host in groups.get("slurm_controller") or ()][:1]
+    told = read(hostvars, controller, [*declared_proof.READ, "cluster_users", "cluster_groups"])
+    site = told[controller[0]] if controller else {}
+    try:
+        people = users_from(site.get("cluster_users"), site.get("cluster_groups"))
+        return declared_proof.proof_from(site, people).as_dict()
+    except (ClusterctlError, UsersError) as error:
+        raise AnsibleLookupError(f"{error.problem}\nFix: {error.fix}") from None
 
 
 def _ranks(groups, hostvars, without_gpus=1):

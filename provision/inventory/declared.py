@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.inventory import declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_slurm import (
@@ -37,7 +38,7 @@ _SITE = (
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
-    *("slurm_accounts", "slurm_qos", "cluster_test_user", "cluster_test_account"),
+    *declared_proof.READ,
     "slurm_database_parameters",
 )
 #: Every variable that Slurm's configuration rests on.
@@ -102,7 +103,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             "beginning with a letter or digit, 40 at most",
             fix=_AGAIN,
         ) from error
-    return cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
+    enforced = enforced_by(cluster, site)
+    declared_proof.proof_from(site, people)
+    return cluster.model_copy(update={"enforced": enforced})
 
 
 def require_names(hosts: Iterable[str]) -> None:

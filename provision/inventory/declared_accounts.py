@@ -9,13 +9,12 @@ from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
 from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted
-from provision.slurm.accounts_read import accounts_from
 
 #: Parameters that the group slurm_database sets.
 _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
-_TEST_USER = "slurmtest"
 
 
 def database_from(groups: Mapping[str, Sequence[str]], controller: str) -> str:
@@ -36,19 +35,14 @@ def database_from(groups: Mapping[str, Sequence[str]], controller: str) -> str:
 def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
     """Return whether only users with an account may submit: whether the inventory declares accounts.
 
-    ``site`` are the variables ``slurm_accounts``, ``slurm_qos``, ``cluster_test_user`` and ``cluster_test_account``.
+    ``site`` are the variables of ``declared_proof.READ``.
 
     A site that removes AccountingStorageEnforce lets everybody submit, until all users are in.
 
     Raises:
         ClusterctlError: accounts or QOS contradict themselves, each other, or what is declared of the cluster.
     """
-    accounts = accounts_from(
-        site["slurm_accounts"],
-        site["slurm_qos"],
-        user=str(site["cluster_test_user"] or _TEST_USER),
-        account=str(site["cluster_test_account"] or _TEST_USER),
-    )
+    accounts = accounts_of(site)
     if not cluster.database:
         if accounts.accounts or accounts.qos:
             name = "slurm_accounts" if accounts.accounts else "slurm_qos"

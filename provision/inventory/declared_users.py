@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.errors import ClusterctlError
-from provision.model.numbers import whole
+from provision.inventory.declared_proof import READ, name_of, number_of
 from provision.model.users import Users, UsersError
 from provision.model.users_declared import users_from
-
-#: The user of the cluster's own proofs, unless the site names another: site_variables.yml.
-_TEST_USER, _TEST_UID = "slurmtest", 64031
 
 
 def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[str, Any]]) -> Users:
@@ -30,20 +27,22 @@ def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[st
 
 
 def _require_others(people: Users, hostvars: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse the cluster's own user, and those that Ansible logs in as: groups and password would become others."""
+    """Refuse those that Ansible logs in as, whose groups and password would become others, and the proof's number."""
     told = list(hostvars.values())
     logins = {str(one[name]) for one in told for name in ("ansible_user", "ansible_ssh_user") if one.get(name)}
-    own = str(next((one["cluster_test_user"] for one in told if one.get("cluster_test_user")), _TEST_USER))
-    try:
-        number = whole(next((one["cluster_test_uid"] for one in told if one.get("cluster_test_uid")), _TEST_UID))
-    except ValueError:
-        number = _TEST_UID
+    said = {name: next((one[name] for one in told if one.get(name)), None) for name in READ}
+    own, number = name_of(said), number_of(said)
+    if any(user.name == own for user in people.present):
+        # The proof's user is one of the site's: nobody is made, and no number is to be free.
+        number = -1
     for place, user in enumerate(people.users):
-        if user.name in {own, *logins}:
-            why = "runs the cluster's proofs (cluster_test_user)" if user.name == own else "is whom Ansible logs in as"
+        if user.name in logins or (user.name == own and user.absent):
+            why = (
+                "is whom Ansible logs in as" if user.name in logins else "runs the cluster's proofs (cluster_test_user)"
+            )
             problem = f"cluster_users: {user.name} {why}"
             raise UsersError("cluster_users", place, "name", problem, "choose another name, or take the entry out")
-        if user.uid == number:
+        if user.uid == number and not user.absent:
             problem = f"cluster_users: {user.name}: uid {number} is that of {own} (cluster_test_uid)"
             raise UsersError("cluster_users", place, "uid", problem, "choose another uid")
     for place, group in enumerate(people.groups):

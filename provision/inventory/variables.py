@@ -57,9 +57,20 @@ def require_known(inventory: Inventory) -> None:
 
 
 @cache
+def _of_the_site() -> Mapping[str, Option]:
+    """Return the variables that belong to no role, with their specifications."""
+    return dict(_read(Path(__file__).with_name("site_variables.yml"))["options"])
+
+
+def site_default(name: str) -> Any:
+    """Return what a variable of the site's is where the inventory leaves it out."""
+    return _of_the_site()[name]["default"]
+
+
+@cache
 def options() -> Mapping[str, Option]:
     """Return every variable that has a meaning here, with its specification."""
-    known: dict[str, Option] = dict(_read(Path(__file__).with_name("site_variables.yml"))["options"])
+    known: dict[str, Option] = dict(_of_the_site())
     for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml")):
         for entry in (_read(path).get("argument_specs") or {}).values():
             known.update(entry.get("options") or {})

@@ -15,7 +15,7 @@ SUBJECT = Subject("ddp_validation", ("user", "image", "stored"), fix="clusterctl
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge one machine.
 
-    ``wants``: ``user``, its ``uid`` (also of its group) and ``home``; ``builds``, whether this machine has the image of
+    ``wants``: ``user``, as provision.model.proof.ProofUser tells it; ``builds``, whether this machine has the image of
     the recipe to build; ``compute``, whether jobs run here, from the image ``reference`` (None where the controller did
     not say which) in ``store``.
     """
@@ -23,19 +23,20 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def _user(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
-    found = facts["state"].get("users", {}).get(str(wants["user"]))
-    number = int(wants["uid"])
-    expected = f"{wants['user']}, uid and gid {number}, {wants['home']}, /bin/bash"
+    user = wants["user"]
+    found = facts["state"].get("users", {}).get(str(user["name"]))
+    expected = f"{user['name']}, uid {user['uid']} and gid {user['gid']}, {user['home']}, {user['shell']}"
     if found is None:
         return SUBJECT.check("user", False, "no such user", expected, cause="never made, or removed")
-    observed = f"{wants['user']}, uid {found['uid']} and gid {found['gid']}, {found['home']}, {found['shell']}"
-    right = (number, number, str(wants["home"]), "/bin/bash")
+    observed = f"{user['name']}, uid {found['uid']} and gid {found['gid']}, {found['home']}, {found['shell']}"
+    right = (int(user["uid"]), int(user["gid"]), str(user["home"]), str(user["shell"]))
     return SUBJECT.check(
         "user",
         (found["uid"], found["gid"], found["home"], found["shell"]) == right,
         observed,
         expected,
-        source="cluster_test_user, cluster_test_uid",
+        source="cluster_users" if user["declared"] else "cluster_test_user, cluster_test_uid",
+        fix="clusterctl provision base" if user["declared"] else None,
         cause="changed by hand, or a user of this name was there before",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,12 +52,14 @@ class Plan:
         }
 
 
-def plan(controller: str, scope: Iterable[str], group: str, machines: Mapping[str, str], account: str = "") -> Plan:
+def plan(
+    controller: str, scope: Iterable[str], groups: Collection[str], machines: Mapping[str, str], account: str = ""
+) -> Plan:
     """Return which jobs to submit.
 
-    ``controller`` is what its script printed about nodes, partitions and the queue, ``group`` the test user's only
-    group and ``account`` their only account, if any, ``machines`` what each compute node's script printed: where slurmd
-    is stopped or hung there is nothing to wait for, although slurmctld may not know it yet.
+    ``controller`` is what its script printed about nodes, partitions and the queue, ``groups`` those that the proof's
+    user is in and ``account`` that of the jobs, if any, ``machines`` what each compute node's script printed: where
+    slurmd is stopped or hung there is nothing to wait for, although slurmctld may not know it yet.
     """
     facts = Facts.of("", controller, "")
     nodes = nodes_in(facts.controller.get("nodes", ""))
@@ -72,7 +74,7 @@ def plan(controller: str, scope: Iterable[str], group: str, machines: Mapping[st
             refused[name] = Refusal(facts.silent or "slurmctld does not know this node")
             continue
         machine = machines.get(name, "")
-        partition, refusal = _partition(node, partitions, group, account)
+        partition, refusal = _partition(node, partitions, groups, account)
         stop = _unfit(node, Facts.of(machine, "", "") if machine else None) or refusal or _full(node, holders)
         if stop or not partition:
             refused[name] = stop or Refusal("the node is in no partition")
@@ -96,14 +98,16 @@ def _unfit(node: Node, own: Facts | None) -> Refusal | None:
     return None
 
 
-def _partition(node: Node, partitions: Mapping[str, Partition], group: str, account: str) -> tuple[str, Refusal | None]:
+def _partition(
+    node: Node, partitions: Mapping[str, Partition], groups: Collection[str], account: str
+) -> tuple[str, Refusal | None]:
     """Return the first of the node's partitions that is up and that the test user may use."""
     closed, foreign = [], []
     for name in node.partitions:
         partition = partitions.get(name)
         if partition is None or not partition.up:
             closed.append(f"{name} is {'+'.join(partition.state) if partition else 'not listed'}")
-        elif not partition.admits(group, account):
+        elif not partition.admits(groups, account):
             foreign.append(name)
         else:
             return name, None

@@ -9,7 +9,7 @@ from typing import Any
 
 from provision.judge import job_storage
 from provision.judge.answers import mapping
-from provision.judge.slurm_answers import line
+from provision.judge.slurm_answers import line, pairs
 from provision.judge.slurm_daemons import enough, limit
 from provision.judge.slurm_facts import Wants, containers
 from provision.model.checks import Check, Level, Subject, Verdict
@@ -96,7 +96,7 @@ def checks(facts: JobFacts, wants: Wants, *, cgroup_version: int, uid: int) -> l
         first = _did_not_run(found, facts)
         rest = [SUBJECT.skip(name, "no job ran on the node", unproven=True) for name in SUBJECT.names[1:]]
         return [first, *rest]
-    seen = dict(part.partition("=")[::2] for part in found["ran"].split())
+    seen = pairs(found["ran"])
     return [
         _ran(seen, wants.host, str(uid)),
         _exit_code(found),

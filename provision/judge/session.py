@@ -6,11 +6,11 @@ The script ``prove-session`` has done it once for each kind of hardware in each 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from provision.judge.job_plan import gpus_in
-from provision.judge.slurm_answers import line, nodes_in, partitions_in
+from provision.judge.slurm_answers import line, nodes_in, pairs, partitions_in
 from provision.judge.slurm_facts import Facts
 from provision.model.checks import Check, Level, Subject, Verdict
 
@@ -23,6 +23,9 @@ SUBJECT = Subject(
 
 #: What the script's step, its batch script and its allocation's command end with.
 STEP_CODE, BATCH_CODE, ALLOCATION_CODE = "5", "6", "4"
+#: MiB that its jobs ask for, and what sacct is asked of one of them.
+MEMORY = 64
+ACCOUNTED = ("JobIDRaw", "State", "ExitCode", "User", "Account", "QOS", "Partition", "ElapsedRaw", "AllocTRES")
 #: Cores that two jobs side by side need; each gets a whole one.
 _PAIR = 2
 _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
@@ -30,22 +33,28 @@ _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*im
 
 @dataclass(frozen=True)
 class Wants:
-    """What a session should show: the test user's ``uid``, whether accounting is on, and whether its home is shared.
+    """What a session should show: of the proof's user, whether accounting is on, and whether the home is shared.
 
-    ``installed``: users have Slurm's commands on the controller.
+    ``account`` and ``qos`` are what the jobs are submitted with, empty where nothing is said of it. ``installed``:
+    users have Slurm's commands on the controller.
     """
 
     uid: int
+    user: str = ""
+    account: str = ""
+    qos: str = ""
     accounting: bool = False
     shared_home: bool = False
     installed: bool = True
 
 
-def targets(controller: str, fit: Sequence[str], group: str, account: str = "") -> list[tuple[str, str, str, str]]:
+def targets(
+    controller: str, fit: Sequence[str], groups: Collection[str], account: str = ""
+) -> list[tuple[str, str, str, str]]:
     """Return partition, node, GRES ("-" for none) and whether two jobs fit there, for each kind in each partition.
 
     ``controller`` is what its script printed about nodes and partitions, ``fit`` the nodes that can take a job now,
-    ``group`` the test user's only group and ``account`` their only account, if any.
+    ``groups`` those that the proof's user is in and ``account`` that of the jobs, if any.
     """
     said = Facts.of("", controller, "").controller
     nodes, partitions = nodes_in(said.get("nodes", "")), partitions_in(said.get("partitions", ""))
@@ -55,7 +64,7 @@ def targets(controller: str, fit: Sequence[str], group: str, account: str = "") 
             continue
         for partition in node.partitions:
             known = partitions.get(partition)
-            if known is None or not known.up or not known.admits(group, account):
+            if known is None or not known.up or not known.admits(groups, account):
                 continue
             free = gpus_in(node.gres) > gpus_in(node.gres_used)
             pair = node.cpus - node.cpus_used >= _PAIR * max(1, node.threads)
@@ -84,7 +93,7 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
         _allocation(own, asked[0][1]),
         _signal(own),
         _pair(own, asked[0][3]),
-        _accounting(own, said, wants),
+        _accounting(own, asked[0], wants),
     ]
 
 
@@ -95,10 +104,6 @@ def _values(lines: Sequence[str]) -> dict[str, str]:
         kind, _, rest = text.partition(" ")
         found.setdefault(kind, rest)
     return found
-
-
-def _seen(text: str) -> dict[str, str]:
-    return dict(part.partition("=")[::2] for part in text.split())
 
 
 def _waits(name: str, told: str) -> Check | None:
@@ -114,7 +119,7 @@ def _steps(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]], wa
     busy: list[str] = []
     for partition, node, *_ in asked:
         own = _values(said.get(f"{partition}:{node}", []))
-        seen, where = _seen(own.get("step", "")), f"{node} in {partition}"
+        seen, where = pairs(own.get("step", "")), f"{node} in {partition}"
         if "step" not in own:
             (busy if _BUSY.search(own.get("error", "")) else wrong).append(
                 f"{where}: {own.get('error', 'nothing ran')[:200]}"
@@ -144,7 +149,7 @@ def _batch(own: Mapping[str, str], wants: Wants) -> Check:
     told = own.get("batch", "")
     if not told:
         return SUBJECT.unknown("batch", "the script did not get so far")
-    seen = _seen(told)
+    seen = pairs(told)
     if seen.get("state") == "PENDING":
         return SUBJECT.skip("batch", f"the job waits: {seen.get('reason', '')}", unproven=True)
     ran, read = seen.get("exit") == BATCH_CODE, seen.get("output") == "here"
@@ -173,7 +178,7 @@ def _allocation(own: Mapping[str, str], node: str) -> Check:
     told = own.get("allocation", "")
     if waits := _waits("allocation", told):
         return waits
-    seen = _seen(told)
+    seen = pairs(told)
     return SUBJECT.check(
         "allocation",
         seen.get("node") == node and seen.get("exit") == ALLOCATION_CODE,
@@ -229,20 +234,42 @@ def _pair(own: Mapping[str, str], fits: str) -> Check:
     )
 
 
-def _accounting(own: Mapping[str, str], said: Mapping[str, Sequence[str]], wants: Wants) -> Check:
+def _accounting(own: Mapping[str, str], asked: Sequence[str], wants: Wants) -> Check:
+    """Compare the row of the first step's job with what it was submitted with and how it ended."""
     if not wants.accounting:
         return SUBJECT.skip("accounting", "no accounting database is declared")
-    told = own.get("accounted", "")
-    wanted = re.search(r"job=(\d+)", own.get("step", ""))
-    if wanted is None:
+    job = pairs(own.get("step", "")).get("job", "")
+    if not job:
         return SUBJECT.skip("accounting", "no job ran", unproven=True)
-    job, state, code = (*told.split("|"), "", "", "")[:3]
+    partition, _, gres, _ = asked
+    cells = own.get("accounted", "").split("|")
+    there = dict(zip(ACCOUNTED, cells, strict=True)) if len(cells) == len(ACCOUNTED) and cells[0] == job else {}
+    expected = {"State": "FAILED", "ExitCode": f"{STEP_CODE}:0", "Partition": partition}
+    expected |= {"User": wants.user, "Account": wants.account, "QOS": wants.qos}
+    counted = {"node": "1", "mem": f"{MEMORY}M"} | ({"gres/gpu": gres.rpartition(":")[2]} if gres != "-" else {})
+    told = pairs(there.get("AllocTRES", ""), ",")
+    wrong = [
+        f"{name} {there[name] or 'none'}, not {value}"
+        for name, value in expected.items()
+        if there and value and there[name] != value
+    ]
+    # A site may leave GPUs out of what is counted; then there are none, and no other number.
+    wrong += [
+        f"{name} {told.get(name, 'none')}, not {value}"
+        for name, value in counted.items()
+        if there and told.get(name, value if name == "gres/gpu" else "") != value
+    ]
+    if there and not there["ElapsedRaw"].isdecimal():
+        wrong.append(f"elapsed {there['ElapsedRaw'] or 'nothing'}")
+    as_who = ", ".join(filter(None, (wants.user, wants.account and f"account {wants.account}", wants.qos)))
     return SUBJECT.check(
         "accounting",
-        (job, state, code) == (wanted[1], "FAILED", f"{STEP_CODE}:0"),
-        f"job {wanted[1]} is {state or 'not there'}" + (f" with exit code {code}" if code else ""),
-        f"job {wanted[1]} is FAILED with exit code {STEP_CODE}:0, as it ended",
+        bool(there) and not wrong,
+        "; ".join(wrong) or (f"job {job}, as submitted" if there else f"job {job} is not there"),
+        f"job {job} of {as_who or 'the user'} in {partition}: FAILED with exit code {STEP_CODE}:0",
         source="sacct, as the user",
-        cause="slurmctld does not reach slurmdbd, or the database is down",
-        fix="sacctmgr ping; docker logs --tail 20 slurmdbd",
+        cause="slurmctld does not reach slurmdbd, or the database is down"
+        if not there
+        else "the job's row is not what was submitted, or not how it ended",
+        fix="sacctmgr ping; docker logs --tail 20 slurmdbd" if not there else f"sacct --jobs={job} --long",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,11 @@ def number(value: Any) -> int:
 def line(value: Any) -> str:
     """Return a text on one line, fit for a report; nothing for what is no text."""
     return " ".join(clean(value, 300).split()) if isinstance(value, str) else ""
+
+
+def pairs(text: str, between: str | None = None) -> dict[str, str]:
+    """Return what a text such as ``job=7 node=node1`` says, by name; ``between`` separates, else blanks do."""
+    return dict(part.partition("=")[::2] for part in text.split(between) if part)
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -129,9 +134,11 @@ class Partition:
         """True where jobs start in it."""
         return self.state == ("UP",)
 
-    def admits(self, group: str, account: str = "") -> bool:
-        """Tell whether a user may use it whose only group and account these are; an empty one is none."""
-        return (not self.groups or group in self.groups) and (not self.accounts or account in self.accounts)
+    def admits(self, groups: Collection[str], account: str = "") -> bool:
+        """Tell whether a user who is in these groups may use it with a job of this account; an empty one is none."""
+        return (not self.groups or not set(groups).isdisjoint(self.groups)) and (
+            not self.accounts or account in self.accounts
+        )
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,18 @@ class Accounts:
                     found[member.name] = account.name
         return found
 
+    def default_qos(self, user: str, account: str) -> str:
+        """Return the QOS that a user's jobs have in an account: the user's own, or the nearest account's above."""
+        by_name = {one.name: one for one in self.accounts}
+        one = by_name.get(account)
+        of_users = [member.settings for member in (one.members if one else ()) if member.name == user]
+        while one:
+            for settings in (*of_users, one.settings):
+                if (found := dict(settings).get("DefaultQOS", NONE)) != NONE:
+                    return found
+            one, of_users = by_name.get(one.parent), []
+        return ""
+
 
 def counted(accounts: Accounts) -> Iterator[tuple[str, str, str]]:
     """Yield whose, which limit and which TRES, for each TRES that a limit names."""

@@ -30,9 +30,10 @@ _STATES = ("present", "absent")
 
 
 def accounts_from(accounts: object, qos: object, *, user: str, account: str) -> Accounts:
-    """Return what ``slurm_accounts`` and ``slurm_qos`` declare, and beside it the proof's own ``account`` and ``user``.
+    """Return what ``slurm_accounts`` and ``slurm_qos`` declare, and the proof's ``user`` where no account has it.
 
-    Without an account nothing is enforced, and the proof needs none.
+    ``account`` is the one that the proof's jobs are to be in; empty leaves it to the declared ones, else one is made of
+    the user's name. Without an account nothing is enforced, and the proof needs none.
 
     Raises:
         ClusterctlError: a name, word or value is none that Slurm takes, or what is declared contradicts itself.

@@ -66,7 +66,16 @@ def require_one_default(accounts: Sequence[Account]) -> None:
 
 
 def with_proof(accounts: list[Account], user: str, name: str) -> list[Account]:
-    """Return the accounts with the proof's own, so that what is enforced never locks the proof out."""
+    """Return the accounts with one that has the proof's user, so that what is enforced never locks the proof out.
+
+    ``name`` is that account. Empty: the user's default account, else one of the user's own name.
+    """
+    in_one = any(
+        member.name == user and not member.absent for one in accounts if not one.absent for member in one.members
+    )
+    if in_one and not name:
+        return accounts
+    name, new = name or user, Member(user, default=not in_one)
     for number, account in enumerate(accounts):
         if account.name != name:
             continue
@@ -76,9 +85,9 @@ def with_proof(accounts: list[Account], user: str, name: str) -> list[Account]:
                 place, f"account {name} is that of the proof's user {user}", "leave it, or set cluster_test_account"
             )
         if member is None:
-            accounts[number] = replace(account, members=(*account.members, Member(user, default=True)))
+            accounts[number] = replace(account, members=(*account.members, new))
         return accounts
-    return [*accounts, Account(name, ROOT, "proves the cluster", "clusterctl", members=(Member(user, default=True),))]
+    return [*accounts, Account(name, ROOT, "proves the cluster", "clusterctl", members=(new,))]
 
 
 def require_parents(accounts: Sequence[Account]) -> None:

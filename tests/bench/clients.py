@@ -9,6 +9,7 @@ from typing import Any
 from bench.recorded import ad_hoc
 
 from provision.inventory import loader
+from provision.inventory.declared_proof import name_of
 
 #: What is run on the controller: both sides in turn, each timed by a clock beside its own loop, so that entering the
 #: container is not counted. Prints nanoseconds a call, the median of five turns, and removes what it has submitted.
@@ -42,7 +43,7 @@ def beside_the_daemon(inventory: Path) -> dict[str, Any]:
     """Return what ``squeue`` takes and each of 100 ``sbatch`` in a row, as a user's own process and in it."""
     loaded = loader.load(inventory)
     controller = loaded.groups["slurm_controller"][0]
-    user = loaded.hostvars[controller].get("cluster_test_user", "slurmtest")
+    user = name_of(loaded.hostvars[controller])
     told = ad_hoc(inventory, "shell", f"bash -s {user} <<'BENCH'\n{SCRIPT}\nBENCH", controller)
     figures: dict[str, Any] = {}
     for name, own, daemons in re.findall(r"^(squeue|sbatch) ([0-9]+) ([0-9]+)$", told, re.MULTILINE):

@@ -113,7 +113,7 @@ MORE_FILES = (
     *spoilt("text", "ddp_validation", f"{PROGRAM}/suspects.py", "node1"),
     *spoilt("gone", "ddp_validation", f"{PROGRAM}/training.py", "node2"),
     *spoilt("owner", "ddp_validation", PROGRAM, "node2"),
-    *spoilt("mode", "ddp_validation", f"{PROOF}/runs/slurmtest", "node2"),
+    *spoilt("mode", "ddp_validation", f"{PROOF}/runs/grace", "node2"),
     *spoilt("text", "ddp_validation", f"{PROOF}/ddp_job.sh", "node2"),
 )
 

@@ -78,8 +78,8 @@ SERVICES = (
     Row(
         "the proof's user has another shell",
         "node1",
-        "usermod --shell /bin/false slurmtest",
-        {"ddp_validation.user": "/bin/false"},
+        "usermod --shell /bin/false grace",
+        {"ddp_validation.user": "/bin/false", "cluster_users.users": "grace has shell /bin/false, not /bin/bash"},
     ),
     Row(
         "the store that all users share is empty",
@@ -87,7 +87,16 @@ SERVICES = (
         "rm -r /var/lib/clusterctl/images/*",
         {"ddp_validation.stored": "not there"},
     ),
-    Row("the proof's user is gone", "node2", "userdel slurmtest", {"ddp_validation.user": "no such user"}),
+    Row(
+        "the proof's user is gone",
+        "node2",
+        "userdel grace",
+        {
+            "ddp_validation.user": "no such user",
+            "cluster_users.users": "grace is missing",
+            "cluster_users.subordinate_ids": "grace has none in subuid",
+        },
+    ),
 )  # fmt: skip
 
 KEYS = (

@@ -42,6 +42,7 @@ USERS = (
     Row("a home is gone", "head", "rm -r /home/ben", {"cluster_users.homes": "/home/ben is missing"}),
     *spoilt("text", "cluster_users", f"{KEYS}/ada", "head"),
     *spoilt("mode", "cluster_users", f"{KEYS}/ben", "head"),
+    *spoilt("gone", "cluster_users", f"{KEYS}/grace", "head"),
     *spoilt("owner", "cluster_users", KEYS, "head"),
     *spoilt(
         "text", "cluster_users", SSHD, "head", restarts=("ssh",), services=f"ssh was started before {SSHD} changed"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import labs
 import pytest
 from labs import Lab, docker
 
@@ -16,7 +17,7 @@ from provision.judge.ddp_evidence import Wants, documents, evidence_from
 from provision.judge.ddp_plan import Job, Plan
 
 DIRECTORY = "/var/lib/clusterctl/ddp"
-RUNS = f"{DIRECTORY}/runs/slurmtest"
+RUNS = f"{DIRECTORY}/runs/grace"
 EXPECTED = {"node1": 2, "node2": 2}
 PLAN = Plan([Job(EXPECTED, 2, "")])
 
@@ -24,7 +25,7 @@ PLAN = Plan([Job(EXPECTED, 2, "")])
 def submit(lab: Lab, *options: str) -> dict[str, Any]:
     """Run the job as the role does; return what ddp_submit.py said of it."""
     jobs = json.dumps([job.as_dict() for job in PLAN.jobs])
-    fixed = ["--container=slurmctld", "--user=64031:64031", f"--runs={RUNS}", f"--jobs={jobs}"]
+    fixed = ["--container=slurmctld", f"--user={labs.PROVES}", f"--runs={RUNS}", f"--jobs={jobs}"]
     limits = ["--start-timeout=60", "--run-timeout=300"]
     command = [f"{DIRECTORY}/ddp_submit.py", f"--script={DIRECTORY}/ddp_job.sh", *fixed, *limits, *options]
     [document] = documents(docker("exec", lab.container("head"), *command))
@@ -33,7 +34,7 @@ def submit(lab: Lab, *options: str) -> dict[str, Any]:
 
 def collected(lab: Lab, node: str, job: dict[str, Any]) -> str:
     """Return what the collector prints on a node."""
-    words = [RUNS, job["run_id"], job["id"], "64031"]
+    words = [RUNS, job["run_id"], job["id"], labs.PROVES.partition(":")[0]]
     return docker("exec", lab.container(node), f"{DIRECTORY}/ddp_collect.py", *words)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 
+import labs
 import pytest
 from labs import Lab, docker
 
@@ -52,7 +53,7 @@ def described(provisioned_lab: Lab) -> Iterator[Lab]:
 def job(lab: Lab, script: str) -> str:
     """Run a script in a job on node1 as the ordinary user that proofs are made by."""
     srun = ["srun", "--nodelist=node1", "--gres=gpu:1", "--immediate=60", "--chdir=/", "sh", "-c", script]
-    who = ["--user", "64031:64031", "--env", "HOME=/home/slurmtest"]
+    who = ["--user", labs.PROVES, "--env", "HOME=/home/grace"]
     return docker("exec", lab.container("head"), "docker", "exec", *who, "slurmctld", *srun)
 
 
@@ -64,7 +65,8 @@ def test_a_users_container_in_a_job_has_the_gpu_that_it_names_and_no_other(descr
 
     assert told.split() == [f"nvidia{number}", "library"]
     # What makes the libraries known in the container was run, by the user and not by root.
-    assert inside(described, "cat /tmp/cdi-hook; stat --format=%u /tmp/cdi-hook").split() == ["update-ldcache", "64031"]
+    left = inside(described, "cat /tmp/cdi-hook; stat --format=%u:%g /tmp/cdi-hook").split()
+    assert left == ["update-ldcache", labs.PROVES]
 
 
 def test_a_users_container_that_names_none_has_none(described: Lab) -> None:

@@ -12,7 +12,7 @@ import labs
 import pytest
 import yaml
 
-USER = "64031:64031"  # slurmtest, an ordinary user
+USER = labs.PROVES
 
 
 def inside(lab: labs.Lab, *words: str, user: str = USER) -> list[str]:
@@ -65,7 +65,7 @@ def site(provisioned_lab: labs.Lab) -> Iterator[Site]:
     """The shared machines; the operator takes their change back in the end."""
     site = Site(provisioned_lab)
     yield site
-    slurm(site.lab, "scancel", "--user=64031")
+    slurm(site.lab, "scancel", f"--user={USER.partition(':')[0]}")
     site.variables.unlink(missing_ok=True)
     assert site.provision().returncode == 0
 

@@ -30,7 +30,7 @@ def state(lab: labs.Lab) -> tuple[set[str], str]:
 def submit(lab: labs.Lab, seconds: int) -> str:
     """Have a job run on the node, and return its number once it does."""
     told = slurm(lab, "sbatch", "--parsable", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
-                 f"--wrap=sleep {seconds}", user="64031:64031")  # fmt: skip
+                 f"--wrap=sleep {seconds}", user=labs.PROVES)  # fmt: skip
     for _ in range(60):
         if "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={told}"):
             return told
@@ -53,7 +53,7 @@ def node(lab: labs.Lab, wanted: str, **options: Any) -> dict[str, Any]:
 def lab(provisioned_lab: labs.Lab) -> Any:
     """The shared machines, with node1 given back to Slurm whatever happens."""
     yield provisioned_lab
-    slurm(provisioned_lab, "scancel", "--user=64031")
+    slurm(provisioned_lab, "scancel", f"--user={labs.PROVES.partition(':')[0]}")
     if "DRAIN" in state(provisioned_lab)[0]:
         slurm(provisioned_lab, "scontrol", "update", "NodeName=node1", "State=UNDRAIN")
 

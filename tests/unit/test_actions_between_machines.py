@@ -101,7 +101,12 @@ STOPPED = "== containers\n[]\n== engine\nError: No such container: slurmd\n== mu
 
 def test_no_job_is_given_to_a_node_whose_own_answer_says_that_slurmd_is_gone() -> None:
     hostvars = {"node1": {}, "node2": {"answer": {"stdout": STOPPED}}, "node3": {}}
-    args = {"said": SAID, "scope": ["node1", "node2"], "user": "slurmtest", "machines": "answer"}
+    args = {
+        "said": SAID,
+        "scope": ["node1", "node2"],
+        "user": {"groups": ["slurmtest"], "account": ""},
+        "machines": "answer",
+    }
 
     found = act(jobs_planned, args, hostvars=hostvars)
 

@@ -198,8 +198,16 @@ def test_a_private_key_is_refused_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("site", "said"),
     [
-        ({"cluster_users": [{"name": "slurmtest", "uid": 2001}]}, "runs the cluster's proofs"),
-        ({"cluster_users": [{"name": "prove", "uid": 2001}], "cluster_test_user": "prove"}, "the cluster's proofs"),
+        ({"cluster_users": [{"name": "slurmtest", "state": "absent"}]}, "runs the cluster's proofs"),
+        (
+            {
+                "cluster_users": [{"name": "ada", "uid": 2001}],
+                "cluster_test_user": "ada",
+                "cluster_test_uid": 64031,
+                "cluster_homes_shared": False,
+            },
+            "cluster_test_uid is 64031, and ada has uid 2001",
+        ),
         ({"cluster_users": [{"name": "ada", "uid": 64031}]}, "uid 64031 is that of slurmtest"),
         ({"cluster_groups": [{"name": "physics", "gid": 64031}]}, "gid 64031 is that of slurmtest"),
         ({"cluster_users": [{"name": "deploy", "uid": 2001}], "ansible_user": "deploy"}, "whom Ansible logs in as"),

@@ -178,7 +178,7 @@ def test_simulated_gpus_are_marked_so_and_a_node_without_gpus_is_asked_for_none(
 def planned(nodes: list[Any], queue: str = "", partitions: list[Any] | None = None, **own: str) -> Plan:
     """Return the plan for the nodes of the list, in its order."""
     said = controller(nodes, [partition()] if partitions is None else partitions, queue=coded(queue))
-    return plan(said, [entry["name"] for entry in nodes], "slurmtest", own)
+    return plan(said, [entry["name"] for entry in nodes], ["slurmtest"], own)
 
 
 def test_only_nodes_that_take_jobs_are_asked_in_a_partition_that_is_open_to_the_user() -> None:
@@ -242,7 +242,7 @@ def test_nothing_is_submitted_to_a_node_that_slurmctld_does_not_answer() -> None
 
 
 def test_a_controller_that_is_away_refuses_all() -> None:
-    found = plan("", ["node1"], "slurmtest", {})
+    found = plan("", ["node1"], ["slurmtest"], {})
 
     assert found.words == []
     assert found.refused["node1"].why.startswith("the controller did not answer")

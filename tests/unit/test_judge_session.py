@@ -24,8 +24,10 @@ HEALTHY = {
     "signal": "gone after 1",
     "first": "1763800000000000000 1763800002000000000",
     "second": "1763800000500000000 1763800002500000000",
-    "accounted": "7|FAILED|5:0",
+    "accounted": "7|FAILED|5:0|grace|operations|short|batch|0|billing=1,cpu=1,gres/gpu=1,mem=64M,node=1",
 }
+
+ROW = HEALTHY["accounted"]
 
 
 def judged(
@@ -33,7 +35,7 @@ def judged(
 ) -> dict[str, Check]:
     said = {key: text for key, text in {**HEALTHY, **(changes or {})}.items() if text is not None}
     printed = "session| mark session-5\n" + "".join(f"batch:node1| {key} {text}\n" for key, text in said.items())
-    wants = Wants(2000, accounting, shared_home)
+    wants = Wants(2000, "grace", "operations", "short", accounting=accounting, shared_home=shared_home)
     found = checks(more.get("printed", printed), more.get("problem", ""), more.get("asked", ASKED), wants)
     return {check.id.partition(".")[2]: check for check in found}
 
@@ -67,7 +69,17 @@ def test_a_healthy_session_passes_in_all() -> None:
         ("side_by_side", {"second": "1763800002100000000 1763800004100000000"}, "fail", "one after the other"),
         ("side_by_side", {"second": BUSY}, "fail", "one of two did not run"),
         ("side_by_side", {"first": BUSY, "second": BUSY}, "skip", "other jobs"),
-        ("accounting", {"accounted": "7|COMPLETED|0:0"}, "fail", "COMPLETED with exit code 0:0"),
+        ("accounting", {"accounted": ROW.replace("FAILED|5:0", "COMPLETED|0:0")}, "fail", "ExitCode 0:0, not 5:0"),
+        ("accounting", {"accounted": ROW.replace("grace", "root")}, "fail", "User root, not grace"),
+        ("accounting", {"accounted": ROW.replace("operations", "")}, "fail", "Account none, not operations"),
+        ("accounting", {"accounted": ROW.replace("short", "normal")}, "fail", "QOS normal, not short"),
+        ("accounting", {"accounted": ROW.replace("batch", "debug")}, "fail", "Partition debug, not batch"),
+        ("accounting", {"accounted": ROW.replace("|0|", "||")}, "fail", "elapsed nothing"),
+        ("accounting", {"accounted": ROW.replace("mem=64M", "mem=8G")}, "fail", "mem 8G, not 64M"),
+        ("accounting", {"accounted": ROW.replace("gpu=1", "gpu=4")}, "fail", "gres/gpu 4, not 1"),
+        ("accounting", {"accounted": ROW.replace("node=1", "node=2")}, "fail", "node 2, not 1"),
+        ("accounting", {"accounted": ROW.replace("gres/gpu=1,", "")}, "pass", "job 7, as submitted"),
+        ("accounting", {"accounted": ROW.replace("7|", "8|", 1)}, "fail", "job 7 is not there"),
         (
             "accounting",
             {"accounted": "sacct: error: slurm_persist_conn_open_without_init"},
@@ -138,7 +150,7 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
     ]
     partitions = [worlds.partition(), worlds.partition("long"), worlds.partition("closed", groups="others")]
 
-    found = targets(controller(nodes, partitions), ["node1", "node2", "node3", "node4"], "testers")
+    found = targets(controller(nodes, partitions), ["node1", "node2", "node3", "node4"], ["testers"])
 
     assert found == [
         ("batch", "node1", "gpu:1", "pair"),
@@ -151,11 +163,11 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
 def test_a_partition_for_accounts_is_tried_where_the_users_own_is_among_them() -> None:
     said = controller([worlds.node("node1")], [worlds.partition(accounts="gold,slurmtest")])
 
-    assert targets(said, ["node1"], "x", "slurmtest") == [("batch", "node1", "gpu:1", "pair")]
-    assert targets(said, ["node1"], "x", "other") == targets(said, ["node1"], "x") == []
+    assert targets(said, ["node1"], ["x"], "slurmtest") == [("batch", "node1", "gpu:1", "pair")]
+    assert targets(said, ["node1"], ["x"], "other") == targets(said, ["node1"], ["x"]) == []
 
 
 def test_a_node_whose_gpus_are_all_in_use_is_tried_without() -> None:
     node = worlds.node("node1", gres_used="gpu:A40:4(IDX:0-3)", cpus=8, alloc_cpus=7)
 
-    assert targets(controller([node], [worlds.partition()]), ["node1"], "x") == [("batch", "node1", "-", "alone")]
+    assert targets(controller([node], [worlds.partition()]), ["node1"], ["x"]) == [("batch", "node1", "-", "alone")]

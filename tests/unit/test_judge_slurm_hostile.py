@@ -28,7 +28,7 @@ def dumped(document: Any) -> str:
 def all_checks(own: str, slurmctld: str) -> list[Check]:
     """Return all checks of node1, which is a controller, too."""
     found, want = facts(own, slurmctld), wants(daemons=("slurmctld", "slurmd"), gpus=True)
-    planned = plan(slurmctld, ["node1"], "slurmtest", {"node1": own})
+    planned = plan(slurmctld, ["node1"], ["slurmtest"], {"node1": own})
     printed = JobFacts(own, slurmctld[:1000], own, planned.as_dict("node1"), own)
     return [
         *slurm_daemons.checks(found, want), *slurm.checks(found, want), *gpus.checks(found, want),

@@ -14,6 +14,7 @@ from machines import plugin, tree
 from provision.judge import ddp_ready
 from provision.model.checks import Verdict
 from provision.model.facts import facts_from
+from provision.model.proof import ProofUser
 
 state = plugin("plugins/module_utils/machine_state.py")
 slurm = plugin("plugins/module_utils/machine_slurm.py")
@@ -127,13 +128,14 @@ def test_files_are_told_by_checksum_and_slurmdbds_password_never(tmp_path: Path)
     assert slurm.collect(root, {"cache": "/none"}) == {"fetched": {}}
 
 
+PROOF = ProofUser("slurmtest", 64031, 64031, ("slurmtest",), "/home/slurmtest")
 USER = {"uid": 64031, "gid": 64031, "home": "/home/slurmtest", "shell": "/bin/bash"}
 REFERENCE = "head:5000/clusterctl/ddp@sha256:" + "a" * 64
 
 
 def ready(users: dict[str, Any], stored: list[str], **other: Any) -> dict[str, Any]:
     told = {"paths": {}, "packages": {}, "services": {}, "manager": {}, "users": users, "stores": {"/store": stored}}
-    wants = {"user": "slurmtest", "uid": 64031, "home": "/home/slurmtest", "builds": False, "compute": True,
+    wants = {"user": PROOF.as_dict(), "builds": False, "compute": True,
              "reference": REFERENCE, "store": "/store", **other}  # fmt: skip
     found = ddp_ready.checks(facts_from({"state": told}), wants)
     assert [check.id for check in found] == list(ddp_ready.SUBJECT.ids)

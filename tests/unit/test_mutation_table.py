@@ -54,7 +54,8 @@ head
 [all:vars]
 cluster_name=lab
 cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 3002}]
-cluster_users=[{'name': 'ada', 'uid': 2001, 'group': 'physics'}, {'name': 'ben', 'uid': 2002, 'group': 'biology'}]
+cluster_users=[{'name': 'ada', 'uid': 2001}, {'name': 'ben', 'uid': 2002}, {'name': 'grace', 'uid': 2003}]
+cluster_test_user=grace
 cluster_mounts=[{'path': '/home', 'fstype': 'present'}, {'path': '/scratch', 'fstype': 'local'}]
 """
 

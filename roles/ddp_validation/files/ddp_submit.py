@@ -162,7 +162,7 @@ class Slurm:
         output = ["--chdir=/", f"--output={self.options.runs}/job-%j.log"]
         try:
             sent = self.run(
-                *("sbatch", "--parsable", *output, *wanted),
+                *("sbatch", "--parsable", *self.options.submit.split(), *output, *wanted),
                 stdin=script,
                 DDP_RUN_ID=job.run_id,
                 DDP_EXPECT=expect,
@@ -257,6 +257,7 @@ def main() -> int:
     parser.add_argument("--runs", required=True, help="directory of the user's runs on each node")
     parser.add_argument("--container", required=True, help="the container that has sbatch")
     parser.add_argument("--user", required=True, help="uid:gid of the ordinary user")
+    parser.add_argument("--submit", default="", help="what sbatch is told beside it: --account=A --qos=Q")
     parser.add_argument("--jobs", required=True, help='JSON: [{"expect": {"node1": 2}, "gpus": 2, "partition": ""}]')
     parser.add_argument("--start-timeout", type=float, required=True, help="seconds until a job must have started")
     parser.add_argument("--run-timeout", type=float, required=True, help="seconds until a job must have ended")

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose on which nodes the proof's jobs can be tried: ``words`` of the result are a script's arguments.
 
-``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, ``account`` theirs
-where there is accounting, and ``machines`` the variable in which each node's own answer was registered. What is not
-tried, and why, becomes the controller's fact C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions``
-are what is tried once for each kind of node in each partition.
+``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, and ``machines`` the
+variable in which each node's own answer was registered. What is not tried, and why, becomes the controller's fact
+C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions`` are what is tried once for each kind of node in
+each partition.
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
 """
@@ -30,14 +30,14 @@ class ActionModule(ActionBase):
         scope = [str(name) for name in args["scope"]]
         answers = {name: mapping(hostvars[name].get(str(args["machines"]))) for name in scope}
         machines = {name: str(answer.get("stdout") or "") for name, answer in answers.items()}
-        account = str(args.get("account") or "")
-        made = job_plan.plan(str(args["said"]), scope, str(args["user"]), machines, account)
+        groups, account = [str(name) for name in args["user"]["groups"]], str(args["user"]["account"])
+        made = job_plan.plan(str(args["said"]), scope, groups, machines, account)
         planned = {name: made.as_dict(name) for name in scope}
         fit = [name for name, _, _ in made.targets]
         return {
             **result,
             "changed": False,
             "words": made.words,
-            "sessions": session.targets(str(args["said"]), fit, str(args["user"]), account),
+            "sessions": session.targets(str(args["said"]), fit, groups, account),
             "ansible_facts": {"cluster_jobs_planned": planned},
         }

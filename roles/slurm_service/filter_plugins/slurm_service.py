@@ -81,10 +81,18 @@ def slurm_service_awaited(declared, machine):
     return [word for path in mounts.mounted_on(declared, str(machine)) for word in ("--mounted", path)]
 
 
-def slurm_session_checks(said, asked, uid, accounting, shared_home, installed, host):
+def slurm_session_checks(said, asked, user, accounting, shared_home, installed, host):
     """Return the checks of a user's session on the controller."""
     problem = said.get("unreached") or said.get("stderr") or said.get("msg") or ""
-    want = session.Wants(int(uid), bool(accounting), bool(shared_home), bool(installed))
+    who = {name: str(user[name]) for name in ("account", "qos")}
+    want = session.Wants(
+        int(user["uid"]),
+        str(user["name"]),
+        **who,
+        accounting=bool(accounting),
+        shared_home=bool(shared_home),
+        installed=bool(installed),
+    )
     found = session.checks(str(said.get("stdout") or ""), str(problem), asked, want)
     return [check.as_dict() | {"host": str(host)} for check in found]
 

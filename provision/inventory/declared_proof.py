@@ -1,0 +1,79 @@
+"""Who proves the cluster, from what the inventory says of users and accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.inventory.variables import site_default
+from provision.model.numbers import whole
+from provision.model.proof import ProofUser
+from provision.model.users import Users
+from provision.slurm.accounts import Accounts
+from provision.slurm.accounts_read import accounts_from
+
+#: What of the inventory decides who it is.
+READ = ("cluster_test_user", "cluster_test_uid", "cluster_test_account", "slurm_accounts", "slurm_qos")
+
+
+def name_of(site: Mapping[str, Any]) -> str:
+    """Return the user's name: the one that the inventory names, else the one that is made where nobody is declared."""
+    return str(site.get("cluster_test_user") or site_default("cluster_test_user"))
+
+
+def number_of(site: Mapping[str, Any]) -> int:
+    """Return the uid and gid of a user who is made for the proof; one that is no number is told of elsewhere."""
+    default = int(site_default("cluster_test_uid"))
+    try:
+        return whole(site.get("cluster_test_uid") or default)
+    except ValueError:
+        return default
+
+
+def accounts_of(site: Mapping[str, Any]) -> Accounts:
+    """Return what is declared of accounts and QOS, the proof's account among it.
+
+    Raises:
+        ClusterctlError: it contradicts itself.
+    """
+    return accounts_from(
+        site.get("slurm_accounts"),
+        site.get("slurm_qos"),
+        user=name_of(site),
+        account=str(site.get("cluster_test_account") or ""),
+    )
+
+
+def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
+    """Return who submits the proofs. ``site`` are the variables of READ, ``people`` the declared users.
+
+    Raises:
+        ClusterctlError: the inventory contradicts itself about them.
+    """
+    name, accounts = name_of(site), accounts_of(site)
+    account = accounts.default_accounts.get(name, "")
+    if (wanted := str(site.get("cluster_test_account") or "")) and accounts.accounts:
+        account = wanted
+    qos = accounts.default_qos(name, account)
+    user = next((one for one in people.present if one.name == name), None)
+    if user is None:
+        number = number_of(site)
+        return ProofUser(name, number, number, (name,), f"/home/{name}", account=account, qos=qos)
+    if site.get("cluster_test_uid") and number_of(site) != user.uid:
+        raise ClusterctlError(
+            f"cluster_test_uid is {number_of(site)}, and {name} has uid {user.uid} in cluster_users",
+            fix="remove cluster_test_uid: who is declared has the declared number",
+            said=("cluster_test_uid", ""),
+        )
+    return ProofUser(
+        name,
+        user.uid,
+        people.gids[user.group],
+        (user.group, *user.groups),
+        user.home,
+        user.shell,
+        declared=True,
+        account=account,
+        qos=qos,
+    )
