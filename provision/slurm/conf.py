@@ -156,6 +156,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
         "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
     )
     yield Parameter("Epilog", f"{_PROGRAMS}/job_end", "ends what left the job's process tree, as Podman's helpers do")
+    yield Parameter("TaskProlog", f"{_PROGRAMS}/job_task", "tells of the job's own directory, and fills it: STAGE_IN")
     yield from _accounting(cluster)
     if _since(cluster, "25.11"):
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")

@@ -74,6 +74,7 @@ FILES = (
         {"slurm_client.programs": "broken; in use: "},
     ),
     *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
+    *spoilt("gone", "slurm_service", "/var/lib/clusterctl/scratch", "node1"),
     *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
 )
 

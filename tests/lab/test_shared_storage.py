@@ -94,3 +94,45 @@ def test_what_the_daemons_print_outlives_their_containers_and_has_the_machines_t
     assert lab.root("node2", "docker exec slurmd date +%Z%z") == lab.root("node2", "date +%Z%z")
     options = lab.root("node2", "docker container inspect --format '{{.HostConfig.LogConfig.Type}}' slurmd")
     assert options.strip() == "journald"
+
+
+def test_a_data_set_is_on_the_nodes_own_disk_before_the_job_that_asks_for_it_and_goes_with_the_job(
+    lab: labs.Lab,
+) -> None:
+    """Of two jobs that ask at the same time each has a copy of its own, and nobody else may enter it."""
+    run(lab, "mkdir -p t-sets/images && echo pixels >t-sets/images/1 && chmod -R go= t-sets")
+    step = 'cat $JOB_SCRATCH/images/1; stat --format="%U %a" $JOB_SCRATCH; echo $JOB_SCRATCH; sleep 2'
+    ask = "STAGE_IN=$HOME/t-sets/images srun --nodes=2 --ntasks-per-node=2 --overcommit"
+
+    told = run(lab, f"{ask} sh -c '{step}' >t-first & {ask} sh -c '{step}' >t-second; wait; cat t-first t-second")
+
+    lines = told.splitlines()
+    own = {line for line in lines if line.startswith("/scratch/job-")}
+    assert (lines.count("pixels"), lines.count(f"{USER} 700"), len(own)) == (8, 8, 2), told
+    for machine in ("node1", "node2"):
+        labs.until(lambda machine=machine: not set(lab.root(machine, "ls -d /scratch/job-* || true").split()) & own)  # type: ignore[misc]
+
+
+def test_a_job_that_asks_for_what_is_not_there_says_so_and_its_node_goes_on(lab: labs.Lab) -> None:
+    done = run(
+        lab,
+        "STAGE_IN=$HOME/t-none sbatch --wait --parsable --nodelist=node1 --output=t-out --wrap 'echo began';"
+        " echo code $?; cat t-out; sinfo --noheader --nodes=node1 --format=%t",
+    ).splitlines()
+
+    assert done[1] == "code 1"
+    assert f"stage-in: /home/{USER}/t-none: no such file or directory" in done[2]
+    assert "began" not in done
+    assert done[-1] in ("idle", "mix")
+
+
+def test_what_a_job_had_on_the_nodes_disk_goes_also_where_it_is_cancelled(lab: labs.Lab) -> None:
+    script = "touch $JOB_SCRATCH/half; echo $JOB_SCRATCH; sleep 300"
+    run(lab, f"sbatch --nodelist=node1 --job-name=t-half --output=t-half --wrap '{script}'")
+    labs.until(lambda: bool(run(lab, "cat t-half 2>/dev/null", check=False)))
+    where = run(lab, "cat t-half")
+    assert lab.root("node1", f"ls {where}").strip() == "half"
+
+    run(lab, "scancel --name=t-half")
+
+    labs.until(lambda: lab.root("node1", f"test -e {where} || echo gone", check=False).strip() == "gone")
