@@ -18,6 +18,7 @@ import provision
 from provision.cli.complete import completion
 from provision.cli.inventory import check, render
 from provision.cli.lab import lab
+from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight
 from provision.cli.machines import provision as provision_command
 from provision.cli.verify import status, verify
@@ -84,7 +85,8 @@ def cli() -> None:
     """
 
 
-for command in (check, render, discover, preflight, plan, provision_command, verify, status, lab, completion):
+_COMMANDS = (check, render, discover, preflight, plan, provision_command, verify, status, lint_job, lab, completion)
+for command in _COMMANDS:
     cli.add_command(command)
 
 

@@ -1,0 +1,110 @@
+"""Mistakes of containers in jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from provision.slurm.jobs.calls import Call
+from provision.slurm.jobs.finding import Told, assigned, nodes, step
+from provision.slurm.jobs.script import Script
+
+_ENGINES = ("docker", "podman", "nerdctl")
+_MOVING = re.compile(r"^(latest|nightly|main|master|dev|devel|edge|stable|head|current)$", re.I)
+
+
+def ungranted_gpus(script: Script) -> Iterator[Told]:
+    """A container that is given every GPU of the node, whoever's job they are."""
+    effect = "Docker's daemon is in no job: the container sees every GPU of the node, other jobs' too"
+    better = "--gpus '\"device='$(nvidia-smi --query-gpu=uuid --format=csv,noheader | paste -sd,)'\"', in the step"
+    for call in script.called(*_ENGINES):
+        gpus, devices = call.options.get("gpus"), call.options.get("device")
+        if gpus and (gpus.value == "all" or gpus.value.isdigit()):
+            yield gpus.line, f"--gpus {gpus.value}", effect, better
+        elif devices and "nvidia.com/gpu=all" in devices.value.split("\n"):
+            yield devices.line, "--device nvidia.com/gpu=all", effect, better.replace("--gpus", "--device")
+        privileged = call.options.get("privileged")
+        if privileged and privileged.value.lower() in ("", "true", "1"):
+            problem = "--privileged gives it every device of the node"
+            yield privileged.line, problem, effect, "--device /dev/infiniband --cap-add IPC_LOCK, and the GPUs by name"
+    for line, name, value in assigned(script, "NVIDIA_VISIBLE_DEVICES"):
+        if value == "all" and any(script.called(*_ENGINES)):
+            yield line, f"{name}=all", effect, f"{name}=$CUDA_VISIBLE_DEVICES of the step"
+
+
+def container_limits(script: Script) -> Iterator[Told]:
+    """A container of a job on several nodes without what RDMA and loading data need."""
+    for call in script.called(*_ENGINES):
+        if nodes(script, step(call)) < 2:
+            continue
+        options = call.options
+        limits = options["ulimit"].value if "ulimit" in options else ""
+        devices = "\n".join(options[name].value for name in ("device", "v", "volume") if name in options)
+        host = options.get("ipc")
+        missing = {
+            "--ulimit memlock=-1": "memlock" not in limits,
+            "--ipc=host": not ((host and host.value == "host") or "shm-size" in options),
+            "--device /dev/infiniband": "/dev/infiniband" not in devices and "privileged" not in options,
+        }
+        if lacks := [name for name, is_missing in missing.items() if is_missing]:
+            yield (
+                call.line,
+                f"{call.program} run without {' and '.join(lacks)}",
+                "RDMA cannot lock memory or is not there, NCCL takes TCP; loading data ends with 'bus error'",
+                " ".join(lacks),
+            )
+
+
+def _images(script: Script) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each image that is run."""
+    if option := script.directives.get("container-image"):
+        yield option.line, option.value
+    for call in script.calls:
+        if option := call.options.get("container-image"):
+            yield option.line, script.value(option.value)
+        elif call.program in _ENGINES and call.rest:
+            yield call.rest[0].line, call.rest[0].text
+        elif call.program in ("apptainer", "singularity"):
+            yield from ((word.line, word.text) for word in call.rest if word.text.startswith("docker://"))
+
+
+def moving_tag(script: Script) -> Iterator[Told]:
+    """An image under a name that is another image tomorrow."""
+    told = set()
+    for line, image in _images(script):
+        name = image.removeprefix("docker://").replace("#", "/")
+        path = name.startswith((".", "/", "$")) or name.endswith((".sqsh", ".tar", ".sif", ".img"))
+        if path or "@sha256:" in name or (line, image) in told:
+            continue
+        told.add((line, image))
+        tag = name.rpartition("/")[2].partition(":")[2]
+        if not tag or _MOVING.match(tag):
+            problem = f"{image} is whatever {tag or 'latest'} is on that node at that time"
+            effect = "nodes train with different programs, and nobody can repeat it"
+            yield line, problem, effect, f"{name.rpartition(':')[0] if tag else name}@sha256:..., or a tag that stays"
+
+
+def image_on_sbatch(script: Script) -> Iterator[Told]:
+    """A batch script, or a call of Slurm's commands, in a container that has none of them."""
+    if option := script.directives.get("container-image"):
+        effect = "where pyxis takes it for the batch script, too, there is no srun and no scontrol in it"
+        yield option.line, "--container-image for the whole job", effect, "srun --container-image=..., on the step"
+    for command in script.commands:
+        if not any(_in_image(call, script) for call in script.starters(command)):
+            continue
+        for at, word in enumerate(command.words):
+            if name := _ANSWER.search(word.text) or (_SLURMS.fullmatch(word.text) if not at else None):
+                problem, effect = f"{name[1]} in the container", f"images have no {name[1]}: command not found"
+                yield word.line, problem, effect, _OUTSIDE
+
+
+_SLURMS = re.compile(r"(scontrol|squeue|srun|sinfo)")
+_ANSWER = re.compile(r"\$\(\s*(scontrol|squeue|srun|sinfo)\b")
+_OUTSIDE = "in the batch script, before srun: export MASTER_ADDR=...; and hand it to the container with -e MASTER_ADDR"
+
+
+def _in_image(call: Call, script: Script) -> bool:
+    """Tell whether what a program starts is in a container."""
+    if call.program == "srun":
+        return "container-image" in call.options or "container-image" in script.directives
+    return call.program in (*_ENGINES, "apptainer", "singularity")

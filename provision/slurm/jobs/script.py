@@ -1,0 +1,176 @@
+"""A job script as its mistakes are looked for in it: Slurm's options, the programs that it starts, its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from provision.slurm.jobs.calls import PROGRAMS, SHORT, SLURM_BARE, Call, Option, options
+from provision.slurm.jobs.shell import EARLY, Command, Word, base, commands
+
+#: Programs whose command runs in many places.
+_MANY = frozenset(("srun", "mpirun", "mpiexec", "pdsh", "clush", "ssh", "docker", "podman", "apptainer", "singularity"))
+
+_REFERENCE = re.compile(rf"[${EARLY}](?:(\w+)|\{{(\w+)(?:\[[@*]\])?(?::?[-=]([^}}]*))?\}})")
+_ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A job script. ``directives`` are what stands behind #SBATCH, by long names."""
+
+    text: str
+    directives: Mapping[str, Option]
+    commands: tuple[Command, ...]
+
+    @property
+    def batch(self) -> bool:
+        """Whether it is one for sbatch; another is what each task runs."""
+        return bool(self.directives)
+
+    @cached_property
+    def variables(self) -> Mapping[str, tuple[Word, ...]]:
+        """What is assigned to each variable, the first time, or as an array with all that is appended to it."""
+        found: dict[str, tuple[Word, ...]] = {}
+        for word in self.assignments:
+            if match := _ASSIGNMENT.fullmatch(word.text):
+                name, more, value = match.groups()
+                # The words of a substitution are another shell's.
+                parts = [value] if "$(" in value else value.split()
+                items = word.items or tuple(Word(one, word.line) for one in parts)
+                if more or name not in found:
+                    found[name] = found.get(name, ()) + items
+        return found
+
+    @cached_property
+    def assignments(self) -> tuple[Word, ...]:
+        """All words that assign to a variable: before a command, with export and env, with --env and --export."""
+        return tuple(_assignments(self.commands, self.directives))
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """All programs that are started, in their order."""
+        return tuple(call for command in self.commands for call in self._starts[id(command)] if call.command is command)
+
+    def starters(self, command: Command) -> tuple[Call, ...]:
+        """Return the programs by which the shell is started that runs a command, the outermost first."""
+        return tuple(call for call in self._starts[id(command)] if call.command is not command)
+
+    @cached_property
+    def _starts(self) -> Mapping[int, tuple[Call, ...]]:
+        """What starts each command, and then what it starts; a script in a file is started by who names the file."""
+        found: dict[int, tuple[Call, ...]] = {}
+        written = [command for command in self.commands if self._file(command)]
+        for command in (*(one for one in self.commands if one not in written), *written):
+            by = found.get(id(command.outer), ()) if command.outer else ()
+            if name := self._file(command):
+                users = (one for one in self.commands if one.outer is not command.outer and id(one) in found)
+                by = next((found[id(one)] for one in users if _names(one, name) and found[id(one)]), by)
+            found[id(command)] = (*by, *self._started(command, by))
+        return found
+
+    def each_node(self, command: Command) -> bool:
+        """Whether a command runs in every task or on every node, not once in the batch script."""
+        if command.outer is None:
+            return not self.batch
+        outer = command.outer
+        starts = any(base(word) in _MANY for word in outer.texts) or self._file(command) is not None
+        return starts or self.each_node(outer)
+
+    def _file(self, command: Command) -> str | None:
+        """Return the file to which the script is written that a command belongs to."""
+        outer = command.outer
+        if outer is None or outer.document is None:
+            return None
+        names = (*outer.files, *(word for word in outer.texts[1:] if outer.texts[0] == "tee" and word[:1] != "-"))
+        return base(names[0]) if names else None
+
+    def called(self, *programs: str) -> Iterator[Call]:
+        """Yield the calls of some programs."""
+        return (call for call in self.calls if call.program in programs)
+
+    def resolved(self, words: Iterable[Word], depth: int = 5) -> Iterator[Word]:
+        """Yield words with the script's own variables in them, an array as its words."""
+        for word in words:
+            whole = _REFERENCE.fullmatch(word.text)
+            name = whole and (whole[1] or whole[2])
+            if name and name in self.variables and depth:
+                yield from self.resolved((Word(one.text, word.line) for one in self.variables[name]), depth - 1)
+            else:
+                yield Word(self.value(word.text), word.line)
+
+    def value(self, text: str, depth: int = 5) -> str:
+        """Return a text with the script's own variables in it; others stay as they stand, and so does a default."""
+
+        def put(found: re.Match[str]) -> str:
+            name = found[1] or found[2]
+            if name in self.variables and depth and not (found[3] is not None and found[0].count(name) > 1):
+                return self.value(" ".join(word.text for word in self.variables[name]), depth - 1)
+            return found[0].replace(EARLY, "$") if found[3] is None else self.value(found[3], depth - 1)
+
+        return _REFERENCE.sub(put, text) if depth else text
+
+    def _started(self, command: Command, by: tuple[Call, ...]) -> Iterator[Call]:
+        words = tuple(self.resolved(command.words))
+        at = 0
+        while at < len(words):
+            name = base(words[at].text)
+            known = name in PROGRAMS and (by or _runs(words[:at]))
+            if call := PROGRAMS[name](name, command, list(words[at + 1 :]), by) if known else None:
+                yield call
+                by, words, at = (*by, call), call.rest, 0
+            else:
+                at += 1
+
+
+def _names(command: Command, file: str) -> bool:
+    """Tell whether a command runs a file, by its name."""
+    return any(base(word) == file for word in command.texts) and command.texts[:1] not in (
+        ("chmod",), ("cat",), ("rm",), ("tee",),
+    )  # fmt: skip
+
+
+def _runs(before: tuple[Word, ...]) -> bool:
+    """Tell whether what stands before a program's name can start it: assignments, and programs that run others."""
+    first = next((word.text for word in before if not _ASSIGNMENT.fullmatch(word.text)), "")
+    return not first or base(first) in {*PROGRAMS, "env", "sudo", "timeout", "numactl", "nsys", "exec"}
+
+
+def _assignments(found: Iterable[Command], directives: Mapping[str, Option]) -> Iterator[Word]:
+    if "export" in directives:
+        export = directives["export"]
+        yield from (Word(one, export.line) for one in export.value.split(",") if "=" in one)
+    for command in found:
+        takes = True
+        for word in command.words:
+            if takes and _ASSIGNMENT.fullmatch(word.text):
+                yield word
+                continue
+            if match := re.fullmatch(r"(?:--env|-e)=?(\w+=.*)", word.text):
+                yield Word(match[1], word.line)
+            elif word.text.startswith("--export="):
+                given = word.text.removeprefix("--export=").split(",")
+                yield from (Word(one, word.line) for one in given if "=" in one)
+            takes = word.text in _ASSIGNING or (takes and word.text.startswith("-"))
+
+
+#: Words behind which variables are assigned.
+_ASSIGNING = frozenset({"export", "declare", "local", "readonly", "typeset", "env", "-e", "--env", "-x"})
+
+
+def _directives(text: str) -> Iterator[tuple[str, Option]]:
+    """Yield what sbatch reads: lines that begin with #SBATCH, until the first command."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and not line.startswith("#"):
+            return
+        if match := re.match(r"#SBATCH\s+(.*)", line):
+            words = [Word(word, number) for word in re.sub(r"\s#.*", "", match[1]).replace('"', "").split()]
+            found, _ = options(words, SLURM_BARE)
+            yield from ((SHORT.get(key, key), option) for key, option in found.items())
+
+
+def script(text: str) -> Script:
+    """Read a job script; whatever is in the text, it is read as far as it can be."""
+    return Script(text, dict(_directives(text)), tuple(commands(text)))
