@@ -27,6 +27,7 @@ class ClusterctlError(Exception):
 
     ``said`` are name and value of what is wrong as they stand in the inventory, for whoever can tell in which line.
     ``entry`` is what is wrong of a list: the variable, the entry's number (from 0; None: no entry), its key.
+    ``member`` are a group and one of its hosts where that is wrong.
     Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
     """
 
@@ -38,6 +39,7 @@ class ClusterctlError(Exception):
         exit_code: ExitCode = ExitCode.BAD_REQUEST,
         said: tuple[str, str] = ("", ""),
         entry: tuple[str, int | None, str] = ("", None, ""),
+        member: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -45,3 +47,4 @@ class ClusterctlError(Exception):
         self.exit_code = exit_code
         self.said = said
         self.entry = entry
+        self.member = member

@@ -22,6 +22,7 @@ def lab() -> None:
 @lab.command()
 @_NAME
 @click.option("--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Compute machines.")
+@click.option("--login", type=click.IntRange(0, 8), default=0, show_default=True, help="Machines for logins alone.")
 @click.option("--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Simulated GPUs on each.")
 @click.option(
     "--kind",
@@ -30,7 +31,7 @@ def lab() -> None:
     " Default: what the lab is made of, else containers.",
 )
 @json_option
-def up(name: str, nodes: int, gpus: int, kind: str | None, json: bool) -> int:
+def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, json: bool) -> int:
     """Make a lab, or complete one; print its inventory.
 
     \b
@@ -41,7 +42,7 @@ def up(name: str, nodes: int, gpus: int, kind: str | None, json: bool) -> int:
     from provision.cli.flow import print_json
     from provision.lab import labs
 
-    inventory = labs.up(name, nodes=nodes, gpus=gpus, kind=kind or "")
+    inventory = labs.up(name, nodes=nodes, gpus=gpus, login=login, kind=kind or "")
     if json:
         made = {"name": name, "kind": labs.recorded_kind(name), "inventory": str(inventory)}
         print_json({"schema": "clusterctl/lab-up/1", "command": "lab up", "exit_code": 0, **made})

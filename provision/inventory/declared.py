@@ -14,6 +14,7 @@ from provision.errors import ClusterctlError
 from provision.inventory import declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_gres import detection_from, require_devices
+from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     cgroup_v1_from,
@@ -65,6 +66,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             "the inventory has no compute node: group slurm_compute is empty",
             fix="write the names of the compute nodes under [slurm_compute]",
         )
+    require_logins(groups, controller)
     ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
     require_names(ours)
     addresses = _addresses(ours, hostvars)

@@ -7,7 +7,7 @@ from provision.inventory.connections import require_safe
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import Inventory
 from provision.inventory.variables import require_known
-from provision.inventory.where import counted_by_sixty, entry_written, written
+from provision.inventory.where import counted_by_sixty, entry_written, member_written, written
 from provision.model.cluster import Cluster
 
 #: Variables whose values YAML may take for numbers of another base.
@@ -37,6 +37,7 @@ def declared(inventory: Inventory) -> Cluster:
     except ClusterctlError as error:
         spot = written(inventory.path, *error.said) if error.said[0] else ""
         spot = entry_written(inventory.path, *error.entry) if error.entry[0] else spot
+        spot = member_written(inventory.path, *error.member) if error.member[0] else spot
         if not spot:
             raise
         raise ClusterctlError(f"{spot}: {error.problem}", fix=error.fix, exit_code=error.exit_code) from None

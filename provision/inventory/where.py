@@ -65,6 +65,30 @@ def entry_written(path: Path, variable: str, number: int | None, key: str) -> st
     return written(path, variable)
 
 
+def member_written(path: Path, group: str, host: str) -> str:
+    """Return ``file, line N`` where a host, or the range of hosts that it is in, is first put into a group."""
+    for file in _files(path, ()):
+        if file.suffix in _YAML:
+            value = _value(file, group)
+            marks = [value.start_mark.line + 1] if value else []
+            pairs = value.value if isinstance(value, yaml.MappingNode) else []
+            listed = [hosts for name, hosts in pairs if name.value == "hosts" and isinstance(hosts, yaml.MappingNode)]
+            marks += [name.start_mark.line + 1 for hosts in listed for name, _ in hosts.value if name.value == host]
+        else:
+            marks, inside = [], False
+            for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+                words = line.split()
+                if line.lstrip().startswith("["):
+                    inside = line.strip().startswith(f"[{group}]") or line.strip().startswith(f"[{group}:children]")
+                    marks += [number] if inside else []
+                elif inside and words and words[0] == host:
+                    marks.append(number)
+                    break
+        if marks:
+            return f"{file}, line {marks[-1]}"
+    return ""
+
+
 def _value(file: Path, variable: str) -> yaml.Node | None:
     """Return what a file of YAML sets a variable to, at its top or in a group's ``vars``."""
     if file.suffix not in _YAML:

@@ -68,7 +68,7 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "slurm.": _ANSWERS,
     "job.run": _JOBS,
     "job.": (*_JOBS, ("job.run", On.SAME)),
-    "session.": (*_WHOLE, ("slurm_client.", On.CONTROLLER)),
+    "session.": (*_WHOLE, ("slurm_client.", On.SAME), ("slurm_service.", On.SAME)),
     "session.accounting": (*_WHOLE, ("slurm_database.", On.ANY)),
     "ddp.result": _WHOLE,
     "ddp.": (*_WHOLE, ("ddp.result", On.ANY)),

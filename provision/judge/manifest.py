@@ -47,7 +47,7 @@ from provision.model.checks import Check, Subject, Verdict
 GROUPS: Mapping[str, str] = {
     "slurm_controller": "",
     "slurm_compute": "",
-    "slurm_login": "nothing is installed for logins yet; only the operating system is verified",
+    "slurm_login": "",
     "slurm_database": "",
     "nfs_server": "",
     "monitoring": "no monitoring is set up yet; only the operating system is verified",
@@ -58,6 +58,8 @@ ROLE = Subject("group", names=tuple(name for name, unproven in GROUPS.items() if
 
 _ALL = tuple(GROUPS)
 _SLURM = ("slurm_controller", "slurm_compute")
+_USED = (*_SLURM, "slurm_login")
+_USERS = ("slurm_controller", "slurm_login")
 _CONTROLLER = ("slurm_controller",)
 _COMPUTE = ("slurm_compute",)
 _DATABASE = ("slurm_database",)
@@ -81,17 +83,17 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_ALL, shared_storage.SUBJECT),
         (_ALL, cluster_users.BEFORE),
         (_ALL, cluster_users.SUBJECT),
-        (_SLURM, engine.SUBJECT),
-        (_SLURM, images.SUBJECT),
-        (_SLURM, munge.SUBJECT),
-        (_SLURM, munge.MACHINE),
+        (_USED, engine.SUBJECT),
+        (_USED, images.SUBJECT),
+        (_USED, munge.SUBJECT),
+        (_USED, munge.MACHINE),
         (_CONTROLLER, slurm_image.SUBJECT),
         (_DATABASE, slurm_database.SUBJECT),
         (_DATABASE, slurm_accounts.SUBJECT),
-        (_CONTROLLER, slurm_client.SUBJECT),
-        (_SLURM, slurm_conf.SUBJECT),
-        (_SLURM, slurm_running.SUBJECT),
-        (_SLURM, ddp_ready.SUBJECT),
+        (_USERS, slurm_client.SUBJECT),
+        (_USED, slurm_conf.SUBJECT),
+        (_USED, slurm_running.SUBJECT),
+        (_USED, ddp_ready.SUBJECT),
         (_SLURM, slurm_daemons.SUBJECT),
         (_SLURM, slurm.SUBJECT),
         (_SLURM, gpus.SUBJECT),
@@ -104,7 +106,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_COMPUTE, rdma_ports.SUBJECT),
         (_COMPUTE, rdma_transfers.SUBJECT),
         (_SLURM, jobs.SUBJECT),
-        (_CONTROLLER, session.SUBJECT),
+        (_USERS, session.SUBJECT),
     ),
 }
 

@@ -72,6 +72,7 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 #: Where SSSD answers questions about users of the site's directory, on machines that have it.
 _SSSD = "/var/lib/sss/pipes"
 _SLURM = ("slurm_controller", "slurm_compute")
+_USED = (*_SLURM, "slurm_login")
 _COMPUTE = ("slurm_compute",)
 _DATABASE = ("slurm_database",)
 _GENERIC = ("packages", "files", "services")
@@ -82,22 +83,22 @@ ROLES: Mapping[str, Role] = {
     "nfs_server": Role("base", nfs_server.checks, _GENERIC, groups=("nfs_server",)),
     "shared_storage": Role("base", shared_storage.checks, ("packages", "files"), asked_before=True, refuses_alone=True),
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
-    "container_engine": Role("containers", engine.checks, _GENERIC, groups=_SLURM),
-    "container_images": Role("containers", images.checks, _GENERIC, groups=_SLURM),
+    "container_engine": Role("containers", engine.checks, _GENERIC, groups=_USED),
+    "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
     "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=("files",)),
     "cuda_toolkit": Role("gpu", gpu_stage.toolkits, groups=_COMPUTE, acts_on=("packages", "files")),
     "nvidia_containers": Role("gpu", gpu_stage.containers, groups=_COMPUTE, acts_on=("files",)),
     "rdma_userspace": Role("rdma", gpu_stage.rdma_userspace, groups=_COMPUTE, acts_on=("packages", "files")),
     "gpudirect_rdma": Role("rdma", gpu_stage.gpudirect_rdma, groups=_COMPUTE),
-    "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_SLURM),
+    "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_USED),
     "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
     "slurm_database": Role("slurm", slurm_database.checks, (*_GENERIC, "containers"), groups=_DATABASE),
     "slurm_accounts": Role("slurm", slurm_accounts.checks, groups=_DATABASE),
-    "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_SLURM, fix=slurm_conf.SUBJECT.fix),
-    "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller",)),
-    "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_SLURM),
-    "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_SLURM),
+    "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_USED, fix=slurm_conf.SUBJECT.fix),
+    "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller", "slurm_login")),
+    "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_USED),
+    "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED),
 }
 
 

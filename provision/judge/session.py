@@ -1,4 +1,4 @@
-"""Does a user's session on the controller work: steps, a script from home, an allocation, a signal, accounting? Pure.
+"""Does a user's session work where users log in: steps, a script from home, an allocation, a signal, accounting? Pure.
 
 The script ``prove-session`` has done it once for each kind of hardware in each partition, as an ordinary user.
 """
@@ -17,7 +17,7 @@ from provision.model.checks import Check, Level, Subject, Verdict
 SUBJECT = Subject(
     "session",
     ("step", "batch", "allocation", "signal", "side_by_side", "accounting"),
-    fix="as that user on the controller: srun --chdir=/ env",
+    fix="as that user on that machine: srun --chdir=/ env",
     level=Level.JOB,
 )
 
@@ -26,6 +26,8 @@ STEP_CODE, BATCH_CODE, ALLOCATION_CODE = "5", "6", "4"
 #: MiB that its jobs ask for, and what sacct is asked of one of them.
 MEMORY = 64
 ACCOUNTED = ("JobIDRaw", "State", "ExitCode", "User", "Account", "QOS", "Partition", "ElapsedRaw", "AllocTRES")
+#: What need not be shown on each machine on which users log in.
+ELSEWHERE = "the session on the controller shows it"
 #: Cores that two jobs side by side need; each gets a whole one.
 _PAIR = 2
 _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
@@ -36,7 +38,8 @@ class Wants:
     """What a session should show: of the proof's user, whether accounting is on, and whether the home is shared.
 
     ``account`` and ``qos`` are what the jobs are submitted with, empty where nothing is said of it. ``installed``:
-    users have Slurm's commands on the controller.
+    users have Slurm's commands there. ``login``: it is another machine than the controller, whose session has shown
+    already what does not depend on where one is.
     """
 
     uid: int
@@ -46,6 +49,7 @@ class Wants:
     accounting: bool = False
     shared_home: bool = False
     installed: bool = True
+    login: bool = False
 
 
 def targets(
@@ -77,14 +81,14 @@ def targets(
 def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wants) -> list[Check]:
     """Return the checks: ``printed`` by the script, ``problem`` why it printed nothing, ``asked`` what it was to do."""
     if not wants.installed:
-        return SUBJECT.all_skipped("users have no commands on the controller (slurm_client_install)")
+        return SUBJECT.all_skipped("users have no commands here (slurm_client_install)")
     if not asked:
         return SUBJECT.all_skipped("no node can take a job", unproven=True)
     said: dict[str, list[str]] = {}
     for key, text in re.findall(r"(?m)^([\w.-]+:[\w.-]+|session)\| (.*)$", printed):
         said.setdefault(key, []).append(line(text))
     if not said:
-        return SUBJECT.all_unknown(f"no job was submitted: {line(problem) or 'the controller did not answer'}")
+        return SUBJECT.all_unknown(f"no job was submitted: {line(problem) or 'the machine did not answer'}")
     first = f"{asked[0][0]}:{asked[0][1]}"
     own = _values(said.get(first, []))
     return [
@@ -92,7 +96,7 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
         _batch(own, wants),
         _allocation(own, asked[0][1]),
         _signal(own),
-        _pair(own, asked[0][3]),
+        SUBJECT.skip("side_by_side", ELSEWHERE) if wants.login else _pair(own, asked[0][3]),
         _accounting(own, asked[0], wants),
     ]
 
@@ -201,7 +205,7 @@ def _signal(own: Mapping[str, str]) -> Check:
         "srun that is told to end ends its job",
         source="kill -TERM of srun",
         cause="the step outlives the one who started it",
-        fix="scancel --name=clusterctl-verify",
+        fix="scancel --me",
     )
 
 
@@ -236,6 +240,8 @@ def _pair(own: Mapping[str, str], fits: str) -> Check:
 
 def _accounting(own: Mapping[str, str], asked: Sequence[str], wants: Wants) -> Check:
     """Compare the row of the first step's job with what it was submitted with and how it ended."""
+    if wants.login:
+        return SUBJECT.skip("accounting", ELSEWHERE)
     if not wants.accounting:
         return SUBJECT.skip("accounting", "no accounting database is declared")
     job = pairs(own.get("step", "")).get("job", "")

@@ -18,7 +18,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     the controller did not say) and ``name``, that of its tree; ``user``, Slurm's own, and its ``uid``.
     """
     if not wants["install"]:
-        return SUBJECT.all_skipped("Slurm's commands are on the controller")
+        return SUBJECT.all_skipped("users have no commands here (slurm_client_install)")
     return [_user(facts, wants), _programs(facts, wants)]
 
 

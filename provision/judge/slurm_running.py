@@ -35,26 +35,31 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     rendered = {name: sha256(str(text).encode()).hexdigest() for name, text in wants["texts"].items()}
     wrong: list[str] = []
     silent: list[str] = []
-    told: list[str] = []
+    told: list[Consequence] = []
     trouble = _trouble(facts, "slurmctld") if "slurmctld" in daemons else ""
     if "slurmctld" in daemons and not trouble:
         _controller(answer, rendered, wrong, silent)
         if wrong and answer["slurmctld"]["answered"]:
-            told.append("slurmctld")
-    if "slurmd" in daemons:
+            told.append(_in_place("slurmctld"))
+    for daemon in ("slurmd", "sackd"):
+        if daemon not in daemons:
+            continue
         if wants["files"] is None:
             silent.append("the controller did not say what its files are")
         else:
             # What else lies in the controller's directory may be on its way out, or is no file that a node fetches.
             expected = rendered or wants["files"]
             fetched = answer.get("fetched") or {}
-            if changed := sorted(name for name in expected if expected[name] != fetched.get(name)):
-                if fetched:
-                    told.append("slurmd")
+            if changed := _differing(expected, fetched):
+                if fetched and daemon == "sackd" and _differing(wants["files"], fetched):
+                    # It fetches at its start alone; for what changes now, slurmctld tells it.
+                    told.append(Consequence(Kind.RESTART, daemon, "users' commands fail for a moment"))
+                elif fetched:
+                    told.append(_in_place(daemon))
                 wrong.append(
-                    f"slurmd runs with another {', '.join(changed)} than the controller's"
+                    f"{daemon} runs with another {', '.join(changed)} than the controller's"
                     if fetched
-                    else "slurmd has fetched no configuration"
+                    else f"{daemon} has fetched no configuration"
                 )
     if trouble and not wrong and not silent:
         return SUBJECT.skip("configuration", f"slurmctld {trouble}", unproven=True)
@@ -65,8 +70,17 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "the configuration that the inventory renders",
         source="checksums of the files, and slurmctld's own word since when it runs",
         cause="the inventory or a file has changed, and the daemons were not told" if wrong else "",
-        consequences=[Consequence(Kind.RECONFIGURE, daemon, "in place: jobs go on") for daemon in told],
+        consequences=told,
     )
+
+
+def _in_place(daemon: str) -> Consequence:
+    return Consequence(Kind.RECONFIGURE, daemon, "in place: jobs go on")
+
+
+def _differing(expected: Mapping[str, str], fetched: Mapping[str, str]) -> list[str]:
+    """Return the names of the files that are not as expected."""
+    return sorted(name for name in expected if expected[name] != fetched.get(name))
 
 
 def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: list[str], silent: list[str]) -> None:

@@ -45,8 +45,8 @@ def directory(name: str) -> Path:
     return _state() / "labs" / name
 
 
-def up(name: str, *, nodes: int = 2, gpus: int = 2, kind: str = "") -> Path:
-    """Make a lab of one controller and ``nodes`` compute machines with ``gpus`` simulated GPUs each.
+def up(name: str, *, nodes: int = 2, gpus: int = 2, login: int = 0, kind: str = "") -> Path:
+    """Make a lab of one controller, ``nodes`` compute machines with ``gpus`` simulated GPUs, and ``login`` for logins.
 
     A lab that is there is completed or changed, not made anew, and without a ``kind`` keeps its own. Returns the
     inventory that describes it.
@@ -59,10 +59,13 @@ def up(name: str, *, nodes: int = 2, gpus: int = 2, kind: str = "") -> Path:
     _refuse_unfit()
     if kind != "container":
         defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
-        wrong = computer.unfit(name, home, nodes + (kind == "vm"), int(defaults["lab_machines_vm_memory"]))
+        wrong = computer.unfit(
+            name, home, nodes + (kind == "vm") * (1 + login), int(defaults["lab_machines_vm_memory"])
+        )
         if wrong:
             raise ClusterctlError(wrong[0], fix=wrong[1])
-    _play("lab up", name, {"lab_machines_compute": nodes, "lab_machines_gpus": gpus, "lab_machines_kind": kind})
+    machines = {"lab_machines_compute": nodes, "lab_machines_login": login, "lab_machines_gpus": gpus}
+    _play("lab up", name, {**machines, "lab_machines_kind": kind})
     return home / "inventory.ini"
 
 

@@ -78,7 +78,7 @@ def _machine(name: str, number: int, settings: Mapping[str, Any]) -> dict[str, A
         "addresses": addresses,
         "cpus": int(settings["cpus"]),
         "memory": int(settings["memory"]),
-        "gpus": 0 if controller else int(settings["gpus"]),
+        "gpus": int(settings["gpus"]) if name.startswith("node") else 0,
         "password": bool(settings["password"]),
         "cache": str(settings["cache"]) if controller else "",
     }

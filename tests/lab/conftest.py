@@ -30,10 +30,10 @@ def small_lab() -> Iterator[labs.Lab]:
 
 @pytest.fixture(scope="session")
 def provisioned_lab() -> Iterator[labs.Lab]:
-    """One controller and two compute machines, provisioned with the command line and converged.
+    """One controller, two compute machines and one for logins, provisioned with the command line and converged.
 
     Tests that use it leave it converged.
     """
-    with labs.made("t-main", nodes=2) as made:
+    with labs.made("t-main", nodes=2, logins=1) as made:
         labs.clusterctl("provision", made.inventory)
         yield made

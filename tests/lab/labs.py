@@ -106,6 +106,7 @@ class Lab:
 
     name: str
     nodes: int
+    logins: int = 0
 
     @property
     def directory(self) -> Path:
@@ -119,8 +120,9 @@ class Lab:
 
     @property
     def machines(self) -> list[str]:
-        """The controller and the compute machines, by the inventory's names."""
-        return ["head", *(f"node{number}" for number in range(1, self.nodes + 1))]
+        """The controller, the compute machines and those for logins, by the inventory's names."""
+        nodes = (f"node{number}" for number in range(1, self.nodes + 1))
+        return ["head", *nodes, *(f"login{number}" for number in range(1, self.logins + 1))]
 
     def container(self, machine: str) -> str:
         """Return the name that Docker knows the machine by."""
@@ -165,15 +167,15 @@ class Lab:
         run([content.ROOT / "roles/lab_machines/files/wait-started", "120", self.container(machine)])
 
 
-def up(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Lab:
+def up(name: str, *, nodes: int = 1, gpus: int = 2, logins: int = 0, sudo_password: str = "") -> Lab:
     """Make a lab with the command line, as a user does; with a password for sudo, with the playbook."""
     if sudo_password:
         wanted = {"lab_machines_name": name, "lab_machines_compute": nodes, "lab_machines_gpus": gpus}
         password = {"lab_machines_sudo_password": sudo_password}
         playbook("lab_up", "-i", "localhost,", "-e", json.dumps(wanted | password))
     else:
-        clusterctl("lab", "up", name, "--nodes", str(nodes), "--gpus", str(gpus))
-    return Lab(name, nodes)
+        clusterctl("lab", "up", name, "--nodes", str(nodes), "--gpus", str(gpus), "--login", str(logins))
+    return Lab(name, nodes, logins)
 
 
 def down(name: str) -> None:
@@ -182,10 +184,10 @@ def down(name: str) -> None:
 
 
 @contextmanager
-def made(name: str, *, nodes: int = 1, gpus: int = 2, sudo_password: str = "") -> Iterator[Lab]:
+def made(name: str, *, nodes: int = 1, gpus: int = 2, logins: int = 0, sudo_password: str = "") -> Iterator[Lab]:
     """Make a lab, and remove it in the end."""
     with removed(name):
-        yield up(name, nodes=nodes, gpus=gpus, sudo_password=sudo_password)
+        yield up(name, nodes=nodes, gpus=gpus, logins=logins, sudo_password=sudo_password)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutation import Batch, Row
 from mutations_accounting import ACCOUNTING, DATABASE_REMOVED, DATABASE_STOPPED, PASSWORD, SLURMDBD_STOPPED
-from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, REMADE, STATES, UPDATES
+from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, LOGINS, REMADE, STATES, UPDATES
 from mutations_files import COMMANDS_ASTRAY, FILES, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
@@ -39,7 +39,7 @@ REFUSED = (
 
 BATCHES = (
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES, *ACCOUNTING)),
-    Batch("services", (*SERVICES, *USERS, *MORE_FILES, *DATABASE_STOPPED)),
+    Batch("services", (*SERVICES, *USERS, *MORE_FILES, *LOGINS, *DATABASE_STOPPED)),
     Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY, *SLURMDBD_STOPPED)),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD)),
     Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS, LEFT_TOO, *DATABASE_REMOVED)),

@@ -8,6 +8,9 @@ from provision.slurm.names import FETCHED
 
 CONF = "/etc/slurm"
 CACHE = "/var/spool/slurmd/conf-cache"
+FETCHED_FOR_USERS = "/run/slurm"
+#: The daemon of a machine that is no compute node.
+DAEMONS = {"head": "slurmctld", "login1": "sackd"}
 
 #: Makes a container again as it was, but for one thing; over the engine's own interface, whose words are all it has.
 _REMAKE = """
@@ -36,14 +39,14 @@ END
 
 def remade(what: str, on: str, change: str, *says: str) -> Row:
     """Return a row: the daemon's container is another one, because of a change of ``config`` or ``host``."""
-    name = "slurmctld" if on == "head" else "slurmd"
+    name = DAEMONS.get(on, "slurmd")
     red = {"slurm_service.containers": tuple(f"{name} {words}" if words.startswith("is ") else words for words in says)}
     return Row(what, on, _REMAKE.format(name=name, change=change), red, (), (name,))
 
 
 def container(what: str, on: str, how: str, says: str, *, started: bool = True) -> Row:
     """Return a row: something is done to the daemon's container with the engine's own command."""
-    name = "slurmctld" if on == "head" else "slurmd"
+    name = DAEMONS.get(on, "slurmd")
     return Row(what, on, how, {"slurm_service.containers": f"{name} {says}"}, (), (name,) if started else ())
 
 
@@ -52,6 +55,21 @@ STATES = (
     container("slurmctld is paused", "head", "docker pause slurmctld", "is paused", started=False),
     container("slurmd is stopped", "node1", "docker stop --time 5 slurmd", "is exited"),
     container("slurmd is removed", "node2", "docker rm --force slurmd", "does not exist"),
+    container("sackd is stopped", "login1", "docker stop --time 5 sackd", "is exited"),
+)
+
+#: Of login hosts: what users' commands read.
+LOGINS = (
+    *spoilt("text", "slurm_service", "/etc/tmpfiles.d/clusterctl-slurm.conf", "login1"),
+    *spoilt("mode", "slurm_service", FETCHED_FOR_USERS, "login1"),
+    Row(
+        "sackd was not reached with another configuration",
+        "login1",
+        f"echo '# by hand' >>{FETCHED_FOR_USERS}/conf/slurm.conf",
+        {"slurm_service.configuration": "sackd runs with another slurm.conf than the controller's"},
+        (),
+        ("sackd",),
+    ),
 )
 
 UPDATES = (

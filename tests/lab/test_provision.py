@@ -111,7 +111,7 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
 
 
 def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
-    with labs.made("t-door", nodes=2) as other:
+    with labs.made("t-door", nodes=2, logins=1) as other:
         labs.playbook("site", "-i", other.inventory)
 
         for machine in provisioned_lab.machines:

@@ -203,7 +203,8 @@ def test_what_roles_ask_is_joined() -> None:
 
 
 def test_a_role_is_for_the_machines_of_its_groups() -> None:
-    assert road.roles_for(["base_system", "munge"], ["slurm_login"]) == ["base_system"]
+    assert road.roles_for(["base_system", "munge"], ["monitoring"]) == ["base_system"]
+    assert road.roles_for(["munge", "slurm_image", "slurm_client"], ["slurm_login"]) == ["munge", "slurm_client"]
     assert road.roles_for(["base_system", "munge"], ["slurm_compute"]) == ["base_system", "munge"]
 
 

@@ -1,4 +1,4 @@
-"""A user's session on the controller: what prove-session printed, and what follows from it."""
+"""A user's session: what prove-session printed, and what follows from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,15 @@ def judged(
 ) -> dict[str, Check]:
     said = {key: text for key, text in {**HEALTHY, **(changes or {})}.items() if text is not None}
     printed = "session| mark session-5\n" + "".join(f"batch:node1| {key} {text}\n" for key, text in said.items())
-    wants = Wants(2000, "grace", "operations", "short", accounting=accounting, shared_home=shared_home)
+    wants = Wants(
+        2000,
+        "grace",
+        "operations",
+        "short",
+        accounting=accounting,
+        shared_home=shared_home,
+        login=more.get("login", False),
+    )
     found = checks(more.get("printed", printed), more.get("problem", ""), more.get("asked", ASKED), wants)
     return {check.id.partition(".")[2]: check for check in found}
 
@@ -102,6 +110,16 @@ def test_without_a_shared_home_the_output_on_the_node_is_a_warning() -> None:
     check = judged({"batch": "exit=6 output=away job=8 state=FAILED"}, shared_home=False)["batch"]
 
     assert (str(check.verdict), "cluster_mounts" in check.fix) == ("warn", True)
+
+
+def test_on_a_login_host_it_is_shown_what_depends_on_where_one_is() -> None:
+    found = judged({"first": None, "second": None, "accounted": None}, login=True)
+
+    assert {name: (str(check.verdict), check.unproven) for name, check in found.items()} == {
+        **dict.fromkeys(("step", "batch", "allocation", "signal"), ("pass", False)),
+        **dict.fromkeys(("side_by_side", "accounting"), ("skip", False)),
+    }
+    assert str(judged({"exit": "1"}, login=True)["step"].verdict) == "fail"
 
 
 def test_without_accounting_nothing_is_asked_of_it() -> None:

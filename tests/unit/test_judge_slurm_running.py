@@ -83,6 +83,21 @@ def test_a_bare_node_is_acted_on_and_a_silent_controller_accuses_nobody() -> Non
     assert configuration(node(SUMS), "slurmd", files=None, texts={})[0] is Verdict.UNKNOWN
 
 
+def test_sackd_is_told_of_what_changes_and_started_again_where_it_was_not_reached() -> None:
+    new, old = {"slurm.conf": SUMS["slurm.conf"]}, {"slurm.conf": OTHER["slurm.conf"]}
+    texts = {"slurm.conf": TEXTS["slurm.conf"]}
+
+    def told(fetched: dict[str, str], files: dict[str, str] | None) -> tuple[Verdict, list[str]]:
+        check = judged(node(fetched), "sackd", texts=texts, files=files)["configuration"]
+        return check.verdict, [str(one.kind) for one in check.consequences]
+
+    assert told(new, new) == (Verdict.PASS, [])
+    assert told(old, old) == (Verdict.FAIL, ["reconfigure"])
+    assert told(old, new) == (Verdict.FAIL, ["restart"])
+    assert told({}, new) == (Verdict.FAIL, [])
+    assert told(new, None) == (Verdict.UNKNOWN, [])
+
+
 def test_slurmctld_that_refuses_is_acted_on_and_one_that_is_slow_is_not() -> None:
     refuses = head(answered=False, problem="Unable to contact slurm controller")
 

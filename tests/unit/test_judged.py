@@ -22,8 +22,12 @@ def declared(**more: tuple[str, ...]) -> Inventory:
     )
 
 
+#: Machines beside the controller and the nodes.
+MORE = {"slurm_login": ("login1",), "monitoring": ("watch1",)}
+
+
 def begun(command: str, *hosts: str, strict: bool = False) -> RunReport:
-    found = declared(slurm_login=("login1",))
+    found = declared(**MORE)
     return judged.begun(command, found, hosts or tuple(found.hostvars), strict=strict)
 
 
@@ -31,8 +35,8 @@ def begun(command: str, *hosts: str, strict: bool = False) -> RunReport:
 def test_a_run_that_judges_owes_what_the_manifest_says_of_its_machines(command: str) -> None:
     report = begun(command)
 
-    assert report.owed == manifest.owed(command, declared(slurm_login=("login1",)).groups)
-    assert {host for host, _ in report.owed} >= {"head", "node1", "node2", "login1"}
+    assert report.owed == manifest.owed(command, declared(**MORE).groups)
+    assert {host for host, _ in report.owed} >= {"head", "node1", "node2", "login1", "watch1"}
     assert report.limited == ()
 
 
@@ -45,13 +49,13 @@ def test_a_run_on_some_machines_owes_for_those_alone_and_says_that_it_is_limited
 
 def test_a_machine_of_which_not_all_is_verified_is_said_from_the_beginning() -> None:
     assert [(check.host, check.verdict, check.unproven) for check in begun("verify").checks] == [
-        ("login1", "skip", True)
+        ("watch1", "skip", True)
     ]
 
 
 def test_checks_may_speak_of_the_inventorys_machines_and_of_no_others() -> None:
     for command in ("verify", "provision"):
-        assert begun(command, "node1").machines == {"head", "node1", "node2", "login1"}
+        assert begun(command, "node1").machines == {"head", "node1", "node2", "login1", "watch1"}
 
 
 def test_a_strict_run_is_strict_and_a_command_that_does_not_judge_owes_nothing() -> None:

@@ -49,6 +49,8 @@ INVENTORY = """
 head ansible_host=10.0.0.1
 [slurm_compute]
 node1 ansible_host=10.0.0.2
+[slurm_login]
+login1 ansible_host=10.0.0.3
 [slurm_database]
 head
 [all:vars]

@@ -5,7 +5,7 @@
 ``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, and ``machines`` the
 variable in which each node's own answer was registered. What is not tried, and why, becomes the controller's fact
 C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions`` are what is tried once for each kind of node in
-each partition.
+each partition; they become the fact C(cluster_sessions_planned).
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
 """
@@ -34,10 +34,11 @@ class ActionModule(ActionBase):
         made = job_plan.plan(str(args["said"]), scope, groups, machines, account)
         planned = {name: made.as_dict(name) for name in scope}
         fit = [name for name, _, _ in made.targets]
+        sessions = session.targets(str(args["said"]), fit, groups, account)
         return {
             **result,
             "changed": False,
             "words": made.words,
-            "sessions": session.targets(str(args["said"]), fit, groups, account),
-            "ansible_facts": {"cluster_jobs_planned": planned},
+            "sessions": sessions,
+            "ansible_facts": {"cluster_jobs_planned": planned, "cluster_sessions_planned": sessions},
         }

@@ -66,6 +66,11 @@ def slurm_job_checks(printed, problem, left, plan, machine, wants, cgroup_versio
     return [check.as_dict() for check in found]
 
 
+def slurm_service_only(files, names):
+    """Return those of the files, by name, that have one of these names; all of them where names is None."""
+    return files if files is None or names is None else {name: files[name] for name in files if name in names}
+
+
 def slurm_service_seen(declared, directories, read_only):
     """Return what jobs see of the machine's directories, as the container engine takes it."""
     return mounts.seen_by_jobs(declared, map(str, directories), map(str, read_only))
@@ -81,8 +86,8 @@ def slurm_service_awaited(declared, machine):
     return [word for path in mounts.mounted_on(declared, str(machine)) for word in ("--mounted", path)]
 
 
-def slurm_session_checks(said, asked, user, accounting, shared_home, installed, host):
-    """Return the checks of a user's session on the controller."""
+def slurm_session_checks(said, asked, user, accounting, shared_home, installed, host, login=False):
+    """Return the checks of a user's session on a machine; ``login``: on another one than the controller."""
     problem = said.get("unreached") or said.get("stderr") or said.get("msg") or ""
     who = {name: str(user[name]) for name in ("account", "qos")}
     want = session.Wants(
@@ -92,9 +97,15 @@ def slurm_session_checks(said, asked, user, accounting, shared_home, installed, 
         accounting=bool(accounting),
         shared_home=bool(shared_home),
         installed=bool(installed),
+        login=bool(login),
     )
     found = session.checks(str(said.get("stdout") or ""), str(problem), asked, want)
     return [check.as_dict() | {"host": str(host)} for check in found]
+
+
+def slurm_session_alone(target):
+    """Return what is tried on a login host, of what is tried on the controller: no two jobs side by side."""
+    return [*map(str, target[:3]), "alone"]
 
 
 class FilterModule:
@@ -103,6 +114,7 @@ class FilterModule:
     def filters(self):
         """Return them by name."""
         return {
+            "slurm_service_only": slurm_service_only,
             "slurm_service_seen": slurm_service_seen,
             "slurm_service_shared": slurm_service_shared,
             "slurm_service_awaited": slurm_service_awaited,
@@ -112,5 +124,6 @@ class FilterModule:
             "slurm_status": slurm_status,
             "slurm_job_said": slurm_job_said,
             "slurm_job_checks": slurm_job_checks,
+            "slurm_session_alone": slurm_session_alone,
             "slurm_session_checks": slurm_session_checks,
         }

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ensure that slurmd runs with the controller's configuration, without touching jobs, and its node takes jobs again.
+"""Ensure that slurmd or sackd has the controller's configuration, without touching jobs, and its node takes jobs again.
 
 Why not a handler with C(docker kill --signal): it is forgotten when the run is killed, and after it Docker does not
 start slurmd again when that ends. This saves jobs: slurmd is not restarted for a changed file.
@@ -21,19 +21,21 @@ from ansible.module_utils.slurm_running import to_resume
 
 DOCUMENTATION = """
 module: slurmd_refresh
-short_description: Ensure that slurmd runs with the controller's configuration
+short_description: Ensure that slurmd or sackd runs with the controller's configuration
 description:
   - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmd fetch them again
     (SIGHUP, which starts it anew in its place; jobs go on). Looks at what is, so an interrupted run is made up for.
   - The signal goes to the container's first process and not through C(docker kill), after which Docker would no longer
     start the container again when slurmd ends.
+  - Without a C(node) it is sackd, which takes what slurmctld sends and fetches at its start alone; where it was not
+    reached, its container is started again.
   - A node that slurmctld itself has drained because it registered with less than declared, and that now registers as
     declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
 options:
   expected: {type: dict, required: true, description: SHA-256 of the controller's files by name.}
   cache: {type: path, default: /var/spool/slurmd/conf-cache, description: Where slurmd keeps what it fetched.}
   container: {type: str, default: slurmd, description: Name of its container.}
-  node: {type: str, required: true, description: The node by Slurm's name.}
+  node: {type: str, default: "", description: The node by Slurm's name; empty where no jobs run.}
   wait: {type: int, default: 60, description: Seconds that it may take.}
 """
 
@@ -57,7 +59,7 @@ def main():
             "expected": {"type": "dict", "required": True},
             "cache": {"type": "path", "default": "/var/spool/slurmd/conf-cache"},
             "container": {"type": "str", "default": "slurmd"},
-            "node": {"type": "str", "required": True},
+            "node": {"type": "str", "default": ""},
             "wait": {"type": "int", "default": 60},
         },
     )
@@ -84,8 +86,15 @@ def main():
             return str(error)
         return ""
 
+    def again():
+        """Have the files fetched again; return what was wrong, or nothing."""
+        if module.params["node"]:
+            return hang_up()
+        code, _, problem = docker("restart", "--time", "10", container)
+        return problem if code else ""
+
     def settled(seconds):
-        """Wait until slurmd has fetched what it is to have, as a new one does by itself."""
+        """Wait until the daemon has fetched what it is to have, as a new one does by itself."""
         end = time.monotonic() + seconds
         while differing(module, expected, cache):
             if time.monotonic() >= end:
@@ -108,12 +117,12 @@ def main():
 
     refresh = not settled(10)
     if refresh:
-        problem = hang_up()
+        problem = again()
         if problem or not settled(module.params["wait"]):
             wrong = ", ".join(differing(module, expected, cache))
-            logs = docker("logs", "--tail", "5", container)
-            module.fail_json(msg=f"slurmd did not fetch {wrong}: {problem.strip()} {logs[1].strip()} {logs[2].strip()}")
-    resume = resumable(10)
+            logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
+            module.fail_json(msg=f"{container} did not fetch {wrong}: {problem.strip()} {logs}")
+    resume = bool(module.params["node"]) and resumable(10)
     if resume:
         code, _, problem = scontrol("update", f"NodeName={module.params['node']}", "State=RESUME")
         if code:
