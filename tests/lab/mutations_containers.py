@@ -62,6 +62,8 @@ STATES = (
 LOGINS = (
     *spoilt("text", "slurm_service", "/etc/tmpfiles.d/clusterctl-slurm.conf", "login1"),
     *spoilt("mode", "slurm_service", FETCHED_FOR_USERS, "login1"),
+    # It would win over what sackd has fetched.
+    *spoilt("there", "slurm_conf", f"{CONF}/slurm.conf", "login1"),
     Row(
         "sackd was not reached with another configuration",
         "login1",

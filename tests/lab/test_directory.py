@@ -122,6 +122,7 @@ def test_users_of_the_directory_are_known_on_machines_to_slurmctld_and_in_jobs(l
     assert lab.root("node1", "docker exec slurmd id lucy") == LUCY
 
     assert lab.root("head", "runuser -u lucy -- srun --chdir=/ --nodes=2 id").splitlines() == [LUCY, LUCY]
+    assert lab.root("login1", "runuser -u lucy -- srun --chdir=/ id") == LUCY
     job = lab.root("head", "runuser -u lucy -- sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep 60'")
     assert lab.root("head", f"squeue --noheader --job={job} --format=%u") == "lucy"
     lab.root("head", f"scancel {job}")

@@ -103,7 +103,7 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 2)
-    before = container(lab), container(lab, "node1", "slurmd")
+    before = container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")
     site.wants(MessageTimeout=37)
 
     with Submitting(lab) as somebody:
@@ -111,7 +111,8 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
 
     assert done.returncode == 0, done.stdout
     assert parameter(lab, "MessageTimeout") == "37 sec"
-    assert (container(lab), container(lab, "node1", "slurmd")) == before
+    assert (container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")) == before
+    assert lab.root("login1", "cat /run/slurm/conf/slurm.conf") == lab.root("head", "cat /etc/slurm/slurm.conf")
     jobs = queued(lab)
     assert len(somebody.accepted) > 10
     assert somebody.refused == 0
