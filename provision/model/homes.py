@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from provision.model.mounts import LOCAL, below
+from provision.model.mounts import LOCAL, innermost
 from provision.model.users import Users
 
 
@@ -21,8 +21,7 @@ def homes_on(people: Users, mounts: Iterable[Mapping[str, Any]], machine: str, c
 
 
 def _maker(home: str, mounts: list[Mapping[str, Any]], machine: str, controller: str) -> str:
-    fitting = [mount for mount in mounts if below(home, str(mount["path"]))]
-    mount = max(fitting, key=lambda one: len(str(one["path"])), default=None)
+    mount = innermost(mounts, home)
     if mount is None or mount["fstype"] == LOCAL:
         return machine
     if mount["served_by"] or controller in mount["hosts"]:

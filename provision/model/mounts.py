@@ -114,11 +114,10 @@ def hides(path: str) -> str:
     return next((f"{one} is the system's" for one in _SYSTEM if below(path, one)), "")
 
 
-def covering(mounts: Iterable[Mount], path: str, groups: Collection[str] = ()) -> Mount | None:
-    """Return the innermost shared file system that a path lies on, for machines in ``groups``; empty: for any."""
-    fitting = [one for one in mounts if below(path, one.path) and (not groups or one.on(groups))]
-    found = max(fitting, key=lambda one: len(one.path), default=None)
-    return None if found is None or found.fstype == LOCAL else found
+def innermost(mounts: Iterable[Mapping[str, Any]], path: str) -> Mapping[str, Any] | None:
+    """Return the file system that a path lies on: of those that fit the deepest, None where none does."""
+    fitting = [mount for mount in mounts if below(path, str(mount["path"]))]
+    return max(fitting, key=lambda mount: len(str(mount["path"])), default=None)
 
 
 def units(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[dict[str, Any]]:
@@ -181,8 +180,7 @@ def seen_by_jobs(mounts: Iterable[Mapping[str, Any]], writable: Iterable[str], r
 
 def shared_by(mounts: Iterable[Mapping[str, Any]], path: str, machines: Collection[str]) -> bool:
     """Tell whether a path lies on the same file system, which can be written, on all of these machines."""
-    fitting = [mount for mount in mounts if below(path, str(mount["path"])) and set(mount["hosts"]) & set(machines)]
-    found = max(fitting, key=lambda mount: len(mount["path"]), default=None)
+    found = innermost((mount for mount in mounts if set(mount["hosts"]) & set(machines)), path)
     return (
         found is not None
         and found["fstype"] != LOCAL

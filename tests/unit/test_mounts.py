@@ -13,7 +13,7 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import load
 from provision.inventory.valid import declared
-from provision.model.mounts import NFS_OPTIONS, Mount, covering, mounted_on, seen_by_jobs, shared_by, unit_name
+from provision.model.mounts import NFS_OPTIONS, Mount, innermost, mounted_on, seen_by_jobs, shared_by, unit_name
 
 HOME = {"path": "/home", "fstype": "nfs4", "source": "10.0.9.1:/srv/home"}
 
@@ -103,13 +103,12 @@ def test_a_server_of_the_inventory_exports_a_directory_of_its_own_and_nothing_of
     assert "would export /etc: /etc is the system's" in refusal({**HOME, "source": "head:/etc"}, groups=server)
 
 
-def test_the_innermost_file_system_counts_and_a_local_directory_is_shared_by_nobody() -> None:
-    found = mounts(HOME, {"path": "/home/scratch", "fstype": "local"})
+def test_the_innermost_file_system_counts() -> None:
+    found = told(*mounts(HOME, {"path": "/home/scratch", "fstype": "local"}))
 
-    assert covering(found, "/home/ada") == found[0]
-    assert covering(found, "/home/scratch/ada") is None
-    assert covering(found, "/homes") is None
-    assert covering(found, "/home", ["nfs_server"]) is None
+    assert innermost(found, "/home/ada") == found[0]
+    assert innermost(found, "/home/scratch/ada") == found[1]
+    assert innermost(found, "/homes") is None
 
 
 @pytest.mark.parametrize("path", ["/home", "/data/sets", "/data/im-ages_1", "/srv/.hidden", "/.a/b+c", "/a@b"])
