@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,14 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
             f"cluster_test_uid is {number_of(site)}, and {name} has uid {user.uid} in cluster_users",
             fix="remove cluster_test_uid: who is declared has the declared number",
             said=("cluster_test_uid", ""),
+        )
+    declared = [str(one.get("name")) for one in site.get("slurm_accounts") or ()]
+    if wanted and declared and wanted not in declared:
+        near = difflib.get_close_matches(wanted, declared, n=1)
+        raise ClusterctlError(
+            f"cluster_test_account is {wanted!r}, which is no account of slurm_accounts",
+            fix=f"did you mean {near[0]}?" if near else f"leave it out: {name} has a default account",
+            said=("cluster_test_account", ""),
         )
     return ProofUser(
         name,

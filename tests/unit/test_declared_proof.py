@@ -7,6 +7,7 @@ from typing import Any
 import declare
 import pytest
 
+from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import proof_from
 from provision.model.proof import ProofUser
 from provision.model.users_declared import users_from
@@ -61,6 +62,19 @@ def test_one_who_is_declared_is_neither_made_nor_put_into_a_second_account() -> 
 
     assert [user.name for user in cluster.people.users] == ["slurmtest"]
     assert proof([slurmtest], slurm_accounts=accounts).account == "proofs"
+
+
+def test_an_account_that_nobody_declares_is_refused_for_one_who_is_declared() -> None:
+    with pytest.raises(ClusterctlError, match="'test127', which is no account") as refused:
+        proof(
+            [ADA],
+            cluster_test_user="ada",
+            cluster_test_account="test127",
+            slurm_accounts=ACCOUNTS,
+            slurm_qos=SHORT,
+        )
+
+    assert refused.value.fix == "did you mean test1267?"
 
 
 @pytest.mark.parametrize("accounts", [[], ACCOUNTS])
