@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from provision.judge import containers
+from provision.judge.answers import mapping
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Managed, Place, Service
@@ -30,7 +31,7 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
     if "packages" in subject.names:
         found.append(_packages(subject, wants, state.get("packages")))
     if "files" in subject.names:
-        found.append(_files(subject, wants, state.get("paths"), state.get("services")))
+        found.append(_files(subject, wants, state.get("paths"), state))
     if "services" in subject.names:
         found.append(_services(subject, wants.services, state))
     if "containers" in subject.names:
@@ -81,9 +82,7 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
     )
 
 
-def _files(
-    subject: Subject, wants: Managed, state: Mapping[str, Any] | None, services: Mapping[str, Any] | None
-) -> Check:
+def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, machine: Mapping[str, Any]) -> Check:
     if state is None:
         return subject.unknown("files", "the machine did not say what is there")
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
@@ -107,7 +106,7 @@ def _files(
             brief(wrong) or f"{len(judged)} as declared",
             "text, mode and owner as declared",
             cause="changed or removed by hand, or never written",
-            consequences=_restarts(_reading(wants.services, _written(wants, state)), services or {}),
+            consequences=_of_writing(wants, _written(wants, state), machine),
         )
     return subject.unknown("files", brief(silent))
 
@@ -122,8 +121,16 @@ def _written(wants: Managed, state: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _reading(services: Iterable[Service], paths: Collection[str]) -> list[Service]:
-    return [service for service in services if not set(service.started_after).isdisjoint(paths)]
+def _of_writing(wants: Managed, paths: Collection[str], machine: Mapping[str, Any]) -> list[Consequence]:
+    """Return the restarts of the services and containers that run now and have read one of these files."""
+    readers = [service for service in wants.services if not set(service.started_after).isdisjoint(paths)]
+    running = mapping(mapping(machine.get("containers")).get("found"))
+    return _restarts(readers, machine.get("services") or {}) + [
+        Consequence(Kind.RESTART, one.name, one.replacement)
+        for one in wants.containers
+        if not set(one.started_after).isdisjoint(paths)
+        and mapping(mapping(running.get(one.name)).get("State")).get("Running") is True
+    ]
 
 
 def _place_problem(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:

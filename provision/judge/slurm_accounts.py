@@ -10,7 +10,7 @@ from provision.judge.slurm_answers import line
 from provision.judge.slurm_facts import answered
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
-from provision.model.text import brief, sections
+from provision.model.text import brief, sections, unpacked
 from provision.slurm.account_changes import QUESTIONS, Change, changes, database_from
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
@@ -58,7 +58,7 @@ def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
     answer = facts.get("commands", {}).get("slurm_accounts") or {"rc": None, "text": "the database was not asked"}
     if answer["rc"] is None:
         raise ValueError(answer["text"])
-    said = {name: answered(text) for name, text in sections(answer["text"]).items()}
+    said = {name: answered(text) for name, text in sections(_printed(answer["text"])).items()}
     for name in QUESTIONS:
         words, code = said.get(name, (answer["text"], answer["rc"]))
         if code in (124, 137):
@@ -69,6 +69,15 @@ def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
     return changes(
         _wanted(wants), database_from({name: text for name, (text, _) in said.items()}), str(wants["cluster"])
     )
+
+
+def _printed(text: str) -> str:
+    """Return what the role's script printed; the words of an engine that did not run it are none of its."""
+    packed = sections(text).get("packed", "").strip()
+    try:
+        return unpacked(packed) if packed else text
+    except ValueError:
+        return text
 
 
 def _wanted(wants: Mapping[str, Any]) -> Accounts:

@@ -83,7 +83,8 @@ class Container:
     """A container as it should be, each in the words of ``docker run``; all that is not named is not granted.
 
     ``image`` is by digest: empty where it is still to be built, None where the controller did not say. ``replacement``
-    says what it means that another takes its place.
+    says what it means that another takes its place; ``started_after`` are files that it reads when it starts, and the
+    role starts it anew where one of them is younger.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Container:
     log_driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     replacement: str = ""
+    started_after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -234,4 +236,5 @@ def container(entry: Mapping[str, Any]) -> Container:
         cgroupns=str(entry.get("cgroupns") or ""),
         log_driver=str(entry.get("log_driver") or ""),
         replacement=str(entry.get("replacement") or ""),
+        started_after=words("started_after"),
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import unicodedata
+import zlib
 from collections.abc import Sequence
 
 #: Characters of one text that are shown; a machine can answer with a line of a million.
@@ -48,6 +51,19 @@ def brief(texts: Sequence[str], shown: int = 5, between: str = "; ") -> str:
     """Return the first of several findings as one text, and how many more there are: a thousand are told like five."""
     more = [f"and {len(texts) - shown} more"] if len(texts) > shown else []
     return between.join([*texts[:shown], *more])
+
+
+def unpacked(text: str, limit: int = MAX_ANSWER) -> str:
+    """Return what ``gzip | base64`` has made of a text: at most ``limit`` bytes of it, cleaned as others are.
+
+    Raises:
+        ValueError: it is nothing that was packed so.
+    """
+    try:
+        plain = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(base64.b64decode(text, validate=True), limit)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"not packed: {error}") from None
+    return clean(plain.decode("utf-8", "replace"), limit)
 
 
 def sections(text: str, limit: int = MAX_ANSWER) -> dict[str, str]:

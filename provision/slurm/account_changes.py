@@ -24,6 +24,9 @@ QUESTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 
 Row = Mapping[str, str]
 
+#: Users that one command adds: a thousand commands would take minutes, and the kernel bounds a word of one (128 KiB).
+_AT_ONCE = 1000
+
 
 @dataclass(frozen=True)
 class Change:
@@ -164,14 +167,16 @@ def _users(wanted: Accounts, found: Database, cluster: str) -> Iterator[Change]:
     ]
     # The first account that a user is in becomes the default one.
     first = [(account, name) for account, name in new if default[name] == account]
-    for one in (first, [pair for pair in new if pair not in set(first)]):
+    early = set(first)
+    for one in (first, [pair for pair in new if pair not in early]):
         for into in dict.fromkeys(account for account, _ in one):
             names = [name for other, name in one if other == into]
-            # sacctmgr takes a list: a thousand commands would take minutes.
-            words = ("add", "user", ",".join(names), f"account={into}", f"cluster={cluster}")
-            says = [f"{name} is missing in {into}" for name in names]
-            yield Change("users", says[0], (words,))
-            yield from (Change("users", one_more, ((),)) for one_more in says[1:])
+            for start in range(0, len(names), _AT_ONCE):
+                some = names[start : start + _AT_ONCE]
+                words = ("add", "user", ",".join(some), f"account={into}", f"cluster={cluster}")
+                says = [f"{name} is missing in {into}" for name in some]
+                yield Change("users", says[0], (words,))
+                yield from (Change("users", one_more, ((),)) for one_more in says[1:])
     for account, member in _members(wanted, absent=False):
         row = found.associations.get((account.name, member.name), {})
         place = (f"name={member.name}", f"account={account.name}", f"cluster={cluster}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import labs
 import pytest
@@ -54,7 +55,8 @@ def test_the_default_account_is_the_declared_one_and_another_is_refused(lab: lab
 def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> None:
     def accounts(limit: str) -> str:
         group = {"name": "test1267", "GrpTRES": limit, "users": ["ada"]}
-        return json.dumps({"slurm_accounts": [group, {"name": "biology", "users": ["ben"]}]})
+        others = [{"name": "biology", "users": ["ben"]}, {"name": "operations", "users": ["grace"]}]
+        return json.dumps({"slurm_accounts": [group, *others]})
 
     plan = labs.document(lab.inventory, "plan", "-e", accounts("gres/gpu=1"))
     assert [check["observed"] for check in plan["pending_checks"]] == ["GrpTRES of test1267 is cpu=64, not gres/gpu=1"]
@@ -123,3 +125,72 @@ def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_
     assert [kept(lab, job, "Account") for job in (held, running)] == ["test1267"] * 2
     assert int(person(lab, "ada", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")) > int(running)
     assert not labs.document(lab.inventory, "plan")["pending"]
+
+
+def test_an_account_goes_when_that_is_asked_and_never_from_under_a_job(lab: labs.Lab) -> None:
+    """Its users go with it, and those of its accounts below; what nobody names stays."""
+
+    def provision(**state: str) -> dict[str, Any]:
+        declared = [
+            {"name": "test1267", "users": ["ada"]},
+            {"name": "operations", "users": ["grace"]},
+            {"name": "biology", "users": ["ben"]},
+            {"name": "t-above", "users": ["ben"], **state},
+            {"name": "t-below", "parent": "t-above", "users": ["ada"], **state},
+        ]
+        return labs.document(lab.inventory, "provision", "slurm", "-e", json.dumps({"slurm_accounts": declared}))
+
+    assert provision()["exit_code"] == 0
+    job = person(lab, "ben", "cd / && sbatch --parsable --account=t-above --output=/dev/null --wrap 'sleep 600'")
+    try:
+        refused = provision(state="absent")
+        assert refused["exit_code"] == 4
+        assert f"Job(s) active, cancel job(s) before remove JobID = {job}" in " ".join(json.dumps(refused).split())
+        assert lab.root("head", f"squeue --noheader --job={job} --format=%T") == "RUNNING"
+    finally:
+        lab.root("head", f"scancel {job}")
+    labs.until(lambda: not lab.root("head", f"squeue --noheader --job={job}", check=False))
+
+    assert provision(state="absent")["exit_code"] == 0
+
+    there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
+    assert not [line for line in there if line.startswith("t-")]
+    assert {"test1267|ada", "biology|ben", "operations|grace"} <= set(there)
+    assert not labs.document(lab.inventory, "plan")["pending"]
+
+
+#: The database's files on a disk of their own that is full, and back again.
+SMALL = """set -e
+systemctl stop mariadb
+cp -a /var/lib/mysql /root/t-files
+mount -t tmpfs -o size=$(($(du -sm /root/t-files | cut -f 1) + 64))m none /var/lib/mysql
+cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
+systemctl start mariadb
+dd if=/dev/zero of=/var/lib/mysql/t-filler bs=64k status=none || true
+"""
+LARGE = """mountpoint -q /var/lib/mysql || exit 0
+systemctl stop mariadb
+cp -a /var/lib/mysql /root/t-files && umount /var/lib/mysql && find /var/lib/mysql -mindepth 1 -delete
+cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
+systemctl start mariadb"""
+
+
+@pytest.mark.faults
+def test_a_full_disk_of_the_databases_is_told_and_loses_no_job_and_no_record(lab: labs.Lab) -> None:
+    try:
+        lab.root("head", SMALL)
+        jobs = [person(lab, "ada", "cd && sbatch --parsable --wait --wrap true") for _ in range(3)]
+
+        told = labs.document(lab.inventory, "verify")
+
+        failed = {check["id"]: check for check in told["checks"] if check["verdict"] == "fail"}
+        assert failed["slurm_database.disk"]["observed"] == "0 MiB free for MariaDB in /var/lib/mysql"
+        assert "make room there" in failed["slurm_database.disk"]["fix"]
+        lab.root("head", "rm /var/lib/mysql/t-filler")
+        for job in jobs:
+            labs.until(
+                lambda job=job: kept(lab, job, "State,End").startswith("COMPLETED|2"), 180, kept(lab, job, "ALL")
+            )  # type: ignore[misc]
+    finally:
+        lab.root("head", LARGE)
+    assert labs.document(lab.inventory, "verify")["verdict"] == "pass"

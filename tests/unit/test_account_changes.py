@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from provision import content
 from provision.judge import slurm_accounts
 from provision.model.checks import Verdict
+from provision.model.facts import facts_from
 from provision.slurm.account_changes import QUESTIONS, changes, commands, database_from, questions
 from provision.slurm.accounts_read import accounts_from
 
@@ -186,3 +191,49 @@ def test_without_accounts_nothing_is_asked() -> None:
 
     assert {check.verdict for check in found} == {Verdict.SKIP}
     assert all("cluster=lab" in one for one in questions("lab") if one.startswith("assoc"))
+
+
+def asked(tmp_path: Path, answers: dict[str, str], code: int = 0) -> Any:
+    """Return what the role's script prints where sacctmgr shows these, as it comes through the door of answers."""
+    for name, text in answers.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "sacctmgr").write_text(f'#!/bin/sh\ncat {tmp_path}/"$4"; exit {code}\n')
+    (tmp_path / "sacctmgr").chmod(0o755)
+    script = (content.ROOT / "roles/slurm_accounts/files/questions").read_text(encoding="utf-8")
+    words, paths = questions("lab"), {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-s", *words], input=script, capture_output=True, text=True, env=paths, check=True)
+    return facts_from({"commands": {"slurm_accounts": {"rc": done.returncode, "text": done.stdout}}})
+
+
+def test_ten_thousand_users_are_read_and_one_who_differs_is_found(tmp_path: Path) -> None:
+    names = [f"u{number * 7919 % 99991:05}" for number in range(10_000)]
+    group = {"name": "all", "users": [{"name": name, "MaxJobs": 5} for name in names]}
+    answers = database(
+        account=["all|o|d"],
+        user=[f"{name}|all" for name in names],
+        assoc=[row("assoc", Account="all", Lineage="/all/", Fairshare="1")]
+        + [row("assoc", Account="all", Lineage=f"/all/0-{name}/", User=name, MaxJobs="5") for name in names[:-1]]
+        + [row("assoc", Account="all", Lineage=f"/all/0-{names[-1]}/", User=names[-1], MaxJobs="6")],
+    )
+
+    found = slurm_accounts.checks(asked(tmp_path, answers), {**WANTS, "accounts": [GROUP, group]})
+
+    assert [(check.id, check.observed) for check in found if not check.ok] == [
+        ("slurm_accounts.users", f"MaxJobs of {names[-1]} in all is 6, not 5")
+    ]
+
+
+def test_a_database_that_refuses_says_why_through_the_script_too(tmp_path: Path) -> None:
+    found = slurm_accounts.checks(asked(tmp_path, {"tres": "sacctmgr: error: it is away"}, 1), WANTS)
+
+    assert {(check.verdict, check.observed) for check in found} == {(Verdict.FAIL, "sacctmgr: error: it is away")}
+
+
+def test_thousands_of_new_users_are_added_in_words_that_the_kernel_takes() -> None:
+    names = [f"user{number:05}" for number in range(20_000)]
+
+    _, said = told([GROUP, {"name": "all", "users": names}])
+
+    added = [command for command in said if command.startswith("add user ")]
+    assert sum(len(command.split()[2].split(",")) for command in added) == 20_000
+    assert max(map(len, added)) < 128 * 1024

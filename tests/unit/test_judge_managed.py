@@ -212,3 +212,20 @@ def test_a_file_that_comes_with_the_role_as_it_is_is_a_program() -> None:
     data = {"files": [{"path": "/a", "file": "a.py", "text": "a"}, {"path": "/b", "template": "b.j2", "text": "b"}]}
 
     assert [place.program for place in managed_from(data).files] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("sha256", "running", "restarts"),
+    [("0" * 64, True, ["slurmdbd"]), ("0" * 64, False, []), (FILE["sha256"], True, [])],
+)
+def test_a_file_that_a_container_reads_when_it_starts_tells_of_its_restart(
+    sha256: str, running: bool, restarts: list[str]
+) -> None:
+    reads = {"name": "slurmdbd", "image": "", "command": ["slurmdbd"], "user": "0:0", "replacement": "jobs go on"}
+    data = {**DATA, "services": [], "containers": [{**reads, "started_after": ["/etc/munge.d/a.conf"]}]}
+    state = with_path("/etc/munge.d/a.conf", sha256=sha256, mode="0600")
+    state["containers"] = {"found": {"slurmdbd": {"State": {"Running": running}}}}
+
+    check = judged("files", state, data)
+
+    assert [(one.of, one.note) for one in check.consequences] == [(name, "jobs go on") for name in restarts]
