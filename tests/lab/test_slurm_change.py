@@ -25,7 +25,7 @@ def slurm(lab: labs.Lab, *words: str, user: str = USER) -> str:
 
 
 def submit(lab: labs.Lab, *options: str) -> int:
-    fixed = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--ntasks=1", "--mem=100")
+    fixed = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--ntasks=1", "--mem=100", "--time=30")
     return int(slurm(lab, *fixed, *options, "--wrap=sleep 600"))
 
 
@@ -99,7 +99,7 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     running = submit(lab)
     labs.until(lambda: queued(lab)[running] == "RUNNING")
     interactive = subprocess.Popen(
-        inside(lab, "srun", "--ntasks=1", "--mem=100", "--chdir=/", "cat"),
+        inside(lab, "srun", "--ntasks=1", "--mem=100", "--time=30", "--chdir=/", "cat"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 2)
@@ -167,7 +167,7 @@ def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_secon
 
 def test_two_jobs_with_a_gpu_each_that_ask_for_no_memory_run_side_by_side(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--nodelist=node1", "--gres=gpu:1")
+    words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--nodelist=node1", "--gres=gpu:1", "--time=30")
     jobs = [int(slurm(lab, *words, "--wrap=sleep 600")) for _ in range(2)]
     try:
         labs.until(lambda: [queued(lab)[job] for job in jobs] == ["RUNNING"] * 2)

@@ -29,7 +29,7 @@ def state(lab: labs.Lab) -> tuple[set[str], str]:
 
 def submit(lab: labs.Lab, seconds: int) -> str:
     """Have a job run on the node, and return its number once it does."""
-    told = slurm(lab, "sbatch", "--parsable", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
+    told = slurm(lab, "sbatch", "--parsable", "--time=30", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
                  f"--wrap=sleep {seconds}", user=labs.PROVES)  # fmt: skip
     for _ in range(60):
         if "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={told}"):
