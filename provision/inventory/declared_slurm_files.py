@@ -12,11 +12,10 @@ from provision.slurm.names import FETCHED, LINES
 _SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\.sh")
 #: Bytes that one file may have: slurmctld sends all of them in one message to each slurmd.
 _LONGEST = 262_144
-#: Which file another parameter needs: topology/default and a job without a container of its own need none.
+#: Which file another parameter needs: topology/default needs none, and job_container.conf is there.
 _NEEDS = {
     ("topologyplugin", "topology/tree"): ("topology.conf", "topology.yaml"),
     ("topologyplugin", "topology/block"): ("topology.conf", "topology.yaml"),
-    ("jobcontainertype", "job_container/tmpfs"): ("job_container.conf",),
 }
 
 
@@ -98,11 +97,12 @@ def lines_from(name: str, value: Any, release: str) -> Any:
 
 
 def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: Mapping[str, str]) -> None:
-    """Refuse parameters that rest on a file which is not declared, and scripts which no parameter names.
+    """Refuse parameters that rest on a file or another parameter, and scripts which no parameter names.
 
     Raises:
         ClusterctlError: it names the file, and where to write it.
     """
+    _require_contained(parameters)
     named = {program for name in LINES for program in parameters.get(name) or () if not program.startswith("/")}
     if missing := sorted(named - files.keys()):
         raise ClusterctlError(
@@ -124,3 +124,20 @@ def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: M
                 fix=f"write {needs[0]} there",
                 said=(name, ""),
             )
+
+
+def _require_contained(parameters: Mapping[str, str | Sequence[str] | None]) -> None:
+    """Refuse PrologFlags with which Slurm's daemons would not start: a job's own /tmp is held by a step of the job."""
+    site = {name.lower(): str(value or "").lower() for name, value in parameters.items()}
+    own = [site[name] for name in ("jobcontainertype", "namespacetype") if name in site]
+    flags = site.get("prologflags")
+    if flags is None or (own and not any(value.endswith("tmpfs") for value in own)):
+        return
+    words = set(flags.split(","))
+    # Slurm makes Contain of each of these: prolog_str2flags in src/common/read_config.c.
+    if not words & {"contain", "x11", "runinjob"} or "nohold" in words:
+        raise ClusterctlError(
+            f"slurm_conf_parameters: PrologFlags is {flags!r}: a job's own /tmp needs Contain, and not NoHold",
+            fix="add Contain to PrologFlags, or let jobs share /tmp by 'JobContainerType: null'",
+            said=("PrologFlags", ""),
+        )

@@ -230,3 +230,18 @@ def test_the_daemon_is_started_when_its_file_systems_are_mounted(tmp_path: Path)
 
         assert process.wait(10) == 0
     assert (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 3"])
+def test_a_program_is_run_before_the_daemon_whatever_comes_of_it(tmp_path: Path, ends: str) -> None:
+    program = tmp_path / "first"
+    program.write_text(f"#!/bin/sh\nmkdir {tmp_path}/made\n{ends}\n")
+    program.chmod(0o755)
+    command = [sys.executable, str(PROGRAM), "--first", str(program), "touch", str(tmp_path / "made" / "begun")]
+
+    done = subprocess.run(
+        command, env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}, check=False, timeout=20
+    )
+
+    assert done.returncode == 0
+    assert (tmp_path / "made" / "begun").exists()

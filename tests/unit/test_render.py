@@ -19,7 +19,7 @@ from provision.slurm.render import render
 GOLDEN = Path(__file__).parents[1] / "roles" / "golden"
 
 
-@pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "cgroup.conf"])
+@pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf"])
 def test_the_two_node_a40_example_renders_to_its_golden(name: str) -> None:
     declared = loader.load(content.ROOT / "inventory" / "a40")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from declare import cluster
+from declare import A40, cluster
 
 from provision.content import ROOT
 from provision.errors import ClusterctlError, ExitCode
@@ -59,7 +59,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "runs one PrologSlurmctld",
     ),
     ({"slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "reads topology.conf"),
-    ({"slurm_conf_parameters": {"JobContainerType": "job_container/tmpfs"}}, "reads job_container.conf"),
+    ({"slurm_conf_parameters": {"PrologFlags": "Alloc"}}, "a job's own /tmp needs Contain"),
+    ({"slurm_conf_parameters": {"PrologFlags": None}}, "add Contain to PrologFlags"),
+    ({"slurm_conf_parameters": {"PrologFlags": ["X11", "NoHold"]}}, "not NoHold"),
+    (
+        {"slurm_conf_parameters": {"PrologFlags": "Alloc", "JobContainerType": "job_container/tmpfs"}},
+        "let jobs share /tmp by 'JobContainerType: null'",
+    ),
 ]
 
 
@@ -98,8 +104,23 @@ def test_files_stand_beside_ours_as_they_are_declared() -> None:
         )
     )
 
-    assert told.keys() == {"slurm.conf", "gres.conf", "cgroup.conf", "topology.conf"}
+    assert told.keys() == {"slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf", "topology.conf"}
     assert told["topology.conf"] == "SwitchName=s0 Nodes=node[1-2]"
+
+
+def test_a_job_has_a_tmp_of_its_own_unless_the_site_says_otherwise() -> None:
+    ours, later = render(cluster()), render(cluster(slurm_version="25.11"))
+    shared = render(cluster(slurm_conf_parameters={"JobContainerType": None, "PrologFlags": "Alloc"}))
+    old = render(cluster({"node1": {**A40, "node_cgroup_version": 1}}, slurm_conf_cgroup_v1_allowed=True))
+    own = render(cluster(slurm_conf_files={"job_container.conf": "BasePath=/scratch"}))
+
+    assert "\nJobContainerType=job_container/tmpfs\n" in ours["slurm.conf"]
+    assert "\nPrologFlags=Contain\n" in ours["slurm.conf"]
+    assert "\nNamespaceType=namespace/tmpfs\n" in later["slurm.conf"]
+    assert "\nDirs=/tmp,/var/tmp,/dev/shm\n" in ours["job_container.conf"]
+    assert "JobContainerType" not in shared["slurm.conf"]
+    assert "JobContainerType" not in old["slurm.conf"], "jobs that are not confined share the node's"
+    assert own["job_container.conf"] == "BasePath=/scratch"
 
 
 def test_parameters_of_cgroup_conf_take_the_place_of_ours() -> None:

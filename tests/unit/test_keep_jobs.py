@@ -1,0 +1,63 @@
+"""Jobs that outlive slurmd's container keep their own /tmp: new steps of theirs find it after the replacement."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+
+from provision import content
+
+PROGRAM = content.ROOT / "roles/slurm_image/files/image/keep_jobs"
+
+
+KEEP_JOBS = runpy.run_path(str(PROGRAM))
+steps, keep = KEEP_JOBS["steps"], KEEP_JOBS["keep"]
+
+
+def process(proc: Path, pid: int, title: str) -> None:
+    (proc / str(pid)).mkdir(parents=True)
+    (proc / str(pid) / "cmdline").write_bytes(title.encode() + b"\0")
+
+
+def covered(directory: str) -> None:
+    """An empty file system over a directory."""
+    path = Path(directory)
+    path.rename(f"{directory}.below")
+    path.mkdir()
+
+
+def test_a_jobs_extern_step_is_known_by_its_name_and_by_nobodys_lie(tmp_path: Path) -> None:
+    process(tmp_path, 20, "slurmstepd: [7.batch]")
+    process(tmp_path, 21, "slurmstepd: [7.extern]")
+    process(tmp_path, 22, "slurmstepd: [7.0]")
+    process(tmp_path, 30, "slurmstepd: [8.batch]")
+    process(tmp_path, 40, "/usr/sbin/slurmstepd infinity")
+    (tmp_path / "self").mkdir()
+
+    assert steps(str(tmp_path), os.getuid()) == {"7": (21, True), "8": (30, False)}
+    assert steps(str(tmp_path), os.getuid() + 1) == {}, "a user's process may call itself so"
+
+
+def test_a_link_leads_to_the_namespace_as_the_jobs_own_slurmstepd_has_it(tmp_path: Path) -> None:
+    job = tmp_path / "node1" / "7"
+    job.mkdir(parents=True)
+    (job / ".ns").touch()
+
+    told = keep(str(tmp_path), "node1", {"7": (21, True)}, covered)
+
+    assert (job / ".ns").readlink() == Path(f"/proc/21/root{job}/.ns")
+    assert (tmp_path / "node1" / "7.below" / ".ns").is_file(), "to remove it would end the mount there"
+    assert told == ["keep_jobs: job 7 by process 21"]
+
+
+def test_a_job_from_before_its_tmp_was_its_own_has_its_steps_where_it_is(tmp_path: Path) -> None:
+    keep(str(tmp_path), "node1", {"8": (30, False)}, covered)
+
+    assert (tmp_path / "node1" / "8" / ".ns").readlink() == Path("/proc/30/ns/mnt")
+    assert keep(str(tmp_path), "node1", {"8": (30, False)}, covered) == [], "a second time nothing is done"
+
+
+def test_a_job_whose_namespace_is_another_plugins_is_left_alone(tmp_path: Path) -> None:
+    assert keep(str(tmp_path), "node1", {"9": (41, True)}, covered) == []
+    assert list(tmp_path.iterdir()) == []
