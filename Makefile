@@ -58,7 +58,7 @@ test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that nee
 	@$(RUN) python tests/support/support.py molecule
 
 test-virtual: .venv/.dev engine vm-tools ## Run jobs on a virtual node, whose kernel keeps them apart (root)
-	@$(RUN) scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_jobs.py
+	@$(RUN) scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_isolation.py tests/vm/test_vm_jobs.py
 
 test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines (root; an hour where they are emulated)
 	@$(RUN) pytest -q -m "not faults" tests/vm

@@ -85,7 +85,8 @@ def test_an_allocation_has_a_shell_on_its_node_in_which_steps_run(provisioned_la
 def test_ctrl_c_twice_ends_a_step_at_once(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     step = terminal(lab, "srun sleep 600")
-    labs.until(lambda: jobs(lab) == ["RUNNING"])
+    # The step, not the job only: srun does not yet ask while the node gets the job ready.
+    labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
     assert step.stdin is not None
     begun = time.monotonic()
 

@@ -102,7 +102,11 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
         inside(lab, "srun", "--ntasks=1", "--mem=100", "--time=30", "--chdir=/", "cat"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 2)
+    allocation = subprocess.Popen(
+        inside(lab, "salloc", "--ntasks=1", "--mem=100", "cat"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 3)
     before = container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")
     site.wants(MessageTimeout=37)
 
@@ -121,7 +125,8 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     assert submit(lab, "--hold") > max(somebody.accepted)
     assert jobs[running] == "RUNNING"
     assert interactive.communicate("still here\n", timeout=30)[0] == "still here\n"
-    assert interactive.returncode == 0
+    assert allocation.communicate("here, too\n", timeout=30)[0] == "here, too\n"
+    assert (interactive.returncode, allocation.returncode) == (0, 0)
     again = json.loads(site.provision().stdout)
     assert (again["exit_code"], again["changed"]) == (0, 0)
 

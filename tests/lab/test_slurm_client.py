@@ -96,17 +96,50 @@ def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
     labs.until(lambda: not jobs(lab), 30)
 
 
-def test_a_running_step_outlives_slurmctlds_container(lab: labs.Lab) -> None:
-    running = subprocess.Popen(
-        words(lab, "srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'"),
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    labs.until(lambda: jobs(lab) == ["RUNNING"])
+#: Five submissions a second until there is a file "stop": each has its number, and its job writes one line.
+SUBMITTING = """mkdir submitted
+number=0
+while [ ! -e stop ]; do
+    number=$((number + 1))
+    { sbatch --parsable --chdir="$HOME" --output=/dev/null --mem=16 --time=1 --job-name=many \\
+        --wrap "echo $number \\$SLURM_JOB_ID >>ran" >submitted/$number \\
+        && mv submitted/$number submitted/$number.taken; } &
+    sleep 0.2
+done
+wait
+cat submitted/*.taken
+ls submitted | wc -l"""
+
+
+def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_second_is_lost(lab: labs.Lab) -> None:
+    def begun(script: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(words(lab, script), stdout=subprocess.PIPE, text=True)
+
+    step = begun("srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'")
+    allocation = begun("salloc -n1 sh -c 'until [ -e go ]; do sleep 0.2; done; srun hostname; exit 6'")
+    labs.until(lambda: jobs(lab) == ["RUNNING"] * 2)
+    submitting = begun(SUBMITTING)
+    labs.until(lambda: code(lab, "test -e submitted/10") == 0 or code(lab, "test -e submitted/10.taken") == 0)
 
     # In order: killed, it would forget what it has not saved for some seconds, and end the job that nobody knows.
     lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
     done = labs.clusterctl("provision", "--json", lab.inventory, "slurm", check=False)
+    run(lab, "touch stop")
 
     assert json.loads(done.stdout)["exit_code"] == 0
-    told, _ = running.communicate(timeout=60)
-    assert (told.split(), running.returncode) == ([str(number) for number in range(1, 11)], 5)
+    *taken, number = submitting.communicate(timeout=120)[0].split()
+    assert len(taken) == len(set(taken)), "no number is given twice"
+    assert int(number) > len(taken) / 2, "some are taken"
+    # Before slurmctld has heard of all nodes, it holds a step up for minutes.
+    labs.until(lambda: not set("*u").intersection(run(lab, "sinfo --noheader --format=%t")))
+    run(lab, "touch go")
+    assert (allocation.communicate(timeout=60)[0].split()[-1][:4], allocation.returncode) == ("node", 6)
+    told, _ = step.communicate(timeout=60)
+    assert (told.split(), step.returncode) == ([str(number) for number in range(1, 11)], 5)
+    labs.until(lambda: not jobs(lab), 180)
+    ran = [line.split() for line in run(lab, "cat ran").splitlines()]
+    assert len({number for number, _ in ran}) == len(ran), "none runs twice"
+    assert set(taken) <= {job for _, job in ran}, "none is lost"
+    accounted = "sacct --allocations --duplicates --noheader --name=many --format=JobIDRaw,State"
+    rows = run(lab, accounted).splitlines()
+    assert sorted(line.split() for line in rows) == sorted([job, "COMPLETED"] for _, job in ran)
