@@ -32,6 +32,7 @@ options:
       - C(slurm), what the templates of Slurm's configuration print.
       - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
+      - C(unmounted), what machines have had of those and are to have no longer, with the machines.
       - C(unconfined), why Slurm's configuration confines no job, empty where it does.
     type: list
     elements: str
@@ -60,7 +61,7 @@ class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         values = {
             "entries": _entries, "mounts": _mounts, "proof": _proof, "ranks": _ranks, "slurm": _slurm,
-            "unconfined": _unconfined,
+            "unconfined": _unconfined, "unmounted": _unmounted,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -101,6 +102,10 @@ def _slurm(groups, hostvars):
 
 def _unconfined(groups, hostvars):
     return _of_the_cluster(unconfined, groups, hostvars)
+
+
+def _unmounted(groups, hostvars):
+    return _of_the_cluster(lambda cluster: [dict(one) for one in cluster.unmounted], groups, hostvars)
 
 
 def _of_the_cluster(value, groups, hostvars):

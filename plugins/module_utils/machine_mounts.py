@@ -8,12 +8,15 @@ behind where the kernel holds it.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
 
+#: How a unit begins that the role shared_storage has written: its template mount.j2.
+HEADER = "# From cluster_mounts of the inventory."
 #: Seconds in which a file system says how large it is.
 SECONDS = 5
 
@@ -53,6 +56,50 @@ def hidden(root, paths, limit=20):
         except OSError:
             continue
     return found
+
+
+def own(root, gone=()):
+    """Return the mounts for which the role shared_storage has left a unit: ``path``, ``unit``, whether ``mounted``.
+
+    ``users`` are some of the processes that use it, of those paths that are to be ``gone``. No file system is asked.
+    """
+    there = mounted(read(root, "proc/self/mountinfo"))
+    found = []
+    for file in sorted(Path(root, "etc/systemd/system").glob("*.mount")):
+        text = read(root, f"etc/systemd/system/{file.name}")
+        where = re.search(r"(?m)^Where=(/.*)$", text)
+        if text.startswith(HEADER) and where:
+            path = where.group(1)
+            using = users(root, path) if path in gone and path in there else []
+            found.append({"path": path, "unit": file.name, "mounted": path in there, "users": using})
+    return found
+
+
+def users(root, path, limit=5):
+    """Return the first processes that are at a path, or have something of it open or mapped; jobs see it there, too."""
+    found: list = []
+    for process in sorted(Path(root, "proc").glob("[0-9]*"), key=lambda one: int(one.name)):
+        if len(found) >= limit:
+            break
+        try:
+            links = [*(process / name for name in ("cwd", "root", "exe")), *(process / "fd").iterdir()]
+            # Path.readlink needs Python 3.9.
+            using = any(_below(os.readlink(link), path) for link in links if link.is_symlink())  # noqa: PTH115
+            if using or any(_below(line.partition("/")[2], path[1:]) for line in _lines(process / "maps")):
+                name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                found.append(f"{name} of uid {process.stat().st_uid} (process {process.name})")
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
+
+
+def _lines(file):
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        return list(stream)
+
+
+def _below(name, path):
+    return name.strip() == path or name.startswith(path + "/")
 
 
 def collect(root, paths, patience=1, run=None):

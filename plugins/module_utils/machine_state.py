@@ -237,6 +237,7 @@ def collect(root="/", ask=None, patience=1):
         "containers": containers(root, ask.get("containers") or (), patience),
         "users": users(ask.get("users") or ()),
         "mounts": machine_mounts.collect(root, ask.get("mounts") or (), patience),
+        "own_mounts": machine_mounts.own(root, ask["own_mounts"]["gone"]) if ask.get("own_mounts") else [],
         "hidden": machine_mounts.hidden(root, ask.get("hidden") or ()),
         "stores": {store: stored_images(root, store) for store in ask.get("stores") or ()},
     }

@@ -23,7 +23,7 @@ from provision.inventory.declared_slurm import (
     require_database_parameters,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
-from provision.inventory.declared_storage import mounts_from, require_homes
+from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.model.cluster import Cluster, Hardware, Node, version_from
@@ -95,6 +95,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             mounts=mounts,
+            unmounted=unmounted_from(site["cluster_mounts"], groups),
             simulated=_simulated(site["cluster_simulated"]),
             people=people,
             database=database_from(groups, controller),

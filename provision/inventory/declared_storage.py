@@ -16,7 +16,7 @@ from provision.model.users import Users
 
 #: Where jobs are started and run, and where people log in.
 _USERS = ("slurm_controller", "slurm_compute", "slurm_login")
-_KEYS = ("path", "source", "fstype", "options", "groups", "read_only")
+_KEYS = ("path", "source", "fstype", "options", "groups", "read_only", "state")
 _EXAMPLE = "{path: /home, fstype: nfs4, source: 'storage1:/srv/home'}"
 
 # No blank, quote, colon or comma: the path stands in unit files, exports and the container engine's words.
@@ -40,7 +40,7 @@ def mounts_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Mount,
             f"write it in group_vars/all.yml, as '- {_EXAMPLE}'",
             ("cluster_mounts", ""),
         )
-    mounts = tuple(_mount(item, groups) for item in value)
+    mounts = tuple(_mount(item, groups) for item in value if not _absent(item))
     for number, one in enumerate(mounts):
         for other in mounts[:number]:
             both = _machines(one.groups, groups) & _machines(other.groups, groups)
@@ -52,6 +52,42 @@ def mounts_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Mount,
                 )
     _require_servers(mounts, groups)
     return mounts
+
+
+def unmounted_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], ...]:
+    """Return what is to be unmounted: each ``path`` and the ``hosts`` that are not to have it.
+
+    Raises:
+        ClusterctlError: a machine that is to have it is among them, or the list is none that ``mounts_from`` takes.
+    """
+    mounts = mounts_from(value, groups)
+    found: list[dict[str, Any]] = []
+    for item in value or ():
+        if not _absent(item):
+            continue
+        _require_keys(item)
+        path = require_directory("cluster_mounts: path", item.get("path"))
+        hosts = _machines(_groups(path, item.get("groups"), groups), groups)
+        for mount in mounts:
+            if mount.path == path and (both := hosts & _machines(mount.groups, groups)):
+                raise _refusal(
+                    f"cluster_mounts: {hostlist.fold(both)} would have {path} and not have it",
+                    "leave one of the two entries, or give them groups that no machine is in both of",
+                    ("path", path),
+                )
+        found.append({"path": path, "hosts": sorted(hosts)})
+    return tuple(found)
+
+
+def _absent(item: Mapping[str, Any]) -> bool:
+    state = item.get("state", "present")
+    if state not in ("present", "absent"):
+        raise _refusal(
+            f"cluster_mounts: state of {item.get('path')} is {str(state)[:40]!r}",
+            "it is present, or absent to have it unmounted",
+            ("state", str(state)),
+        )
+    return bool(state == "absent")
 
 
 def require_homes(people: Users, mounts: Sequence[Mount], groups: Mapping[str, Sequence[str]], shared: Any) -> None:
@@ -75,7 +111,7 @@ def require_homes(people: Users, mounts: Sequence[Mount], groups: Mapping[str, S
             )
 
 
-def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> Mount:
+def _require_keys(declared: Mapping[str, Any]) -> None:
     for key in declared:
         if key not in _KEYS:
             near = difflib.get_close_matches(str(key), _KEYS, n=1)
@@ -84,6 +120,10 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
                 f"did you mean {near[0]}?" if near else f"use {', '.join(_KEYS)}",
                 (str(key), ""),
             )
+
+
+def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> Mount:
+    _require_keys(declared)
     path = require_directory("cluster_mounts: path", declared.get("path"))
     fstype = declared.get("fstype")
     if fstype not in FSTYPES:

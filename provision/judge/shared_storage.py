@@ -10,7 +10,7 @@ from provision.model.facts import MachineFacts
 from provision.model.mounts import DOUBTFUL, LOCAL, PRESENT, units
 from provision.model.text import brief
 
-SUBJECT = Subject("shared_storage", ("mounts", "options"), fix="clusterctl provision base")
+SUBJECT = Subject("shared_storage", ("mounts", "options", "left"), fix="clusterctl provision base")
 
 #: Judged before anything is changed.
 BEFORE = Subject("shared_storage", ("hides",), fix="clusterctl preflight", before=True)
@@ -20,14 +20,52 @@ _SHOWN = ("ro", "rw", "hard", "soft", "noac", "nocto", "nosuid", "nodev", "noexe
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
-    """Return all checks of the subject: ``wants`` has the ``mounts`` of this ``machine``, as the inventory has them."""
+    """Return all checks of the subject: ``wants`` has the ``mounts`` of this ``machine``, as the inventory has them.
+
+    ``unmounted`` are the paths that it is to have no longer.
+    """
     state: Mapping[str, Any] = facts.get("state") or {}
     mounts = [mount for mount in wants["mounts"] if mount["fstype"] != LOCAL]
     return [
         _hides(mounts, str(wants["machine"]), state.get("hidden") or {}),
         _mounted(mounts, str(wants["machine"]), state.get("mounts") or {}),
         _options(mounts),
+        _left(
+            state.get("own_mounts") or [],
+            {str(unit["path"]) for unit in units(mounts, str(wants["machine"]))},
+            [str(path) for path in wants["unmounted"]],
+        ),
     ]
+
+
+def _left(own: Sequence[Mapping[str, Any]], declared: set[str], unmounted: Sequence[str]) -> Check:
+    """Judge what was mounted by an earlier inventory: it goes when that is asked, and when nobody uses it."""
+    if not own and not unmounted:
+        return SUBJECT.skip("left", "nothing has ever been mounted here")
+    others = [one for one in own if one["path"] not in declared]
+    asked = [one for one in others if one["path"] in unmounted]
+    used = [f"{one['path']} is in use: {brief(one['users'])}" for one in asked if one["users"]]
+    going = [f"{one['path']} is still there" for one in asked if not one["users"]]
+    staying = [f"{one['path']} is no longer in cluster_mounts" for one in others if one["path"] not in unmounted]
+    path = next((one["path"] for one in others if one["path"] not in unmounted), "")
+    return SUBJECT.check(
+        "left",
+        Verdict.FAIL if asked else Verdict.WARN if staying else Verdict.PASS,
+        brief([*used, *going, *staying]) or "nothing of an earlier inventory",
+        "no file system mounted that is not declared",
+        source="units of systemd that clusterctl has written",
+        cause="jobs or people are still in it" if used else "the inventory had it before",
+        fix=f"when nobody uses it any more (squeue): {SUBJECT.fix}"
+        if used
+        else SUBJECT.fix
+        if asked
+        else f"declare it again; or have it unmounted, in cluster_mounts: {{path: {path}, state: absent}}",
+    )
+
+
+def removable(own: Sequence[Mapping[str, Any]], unmounted: Sequence[str]) -> list[str]:
+    """Return the units of what is to be unmounted and nobody uses."""
+    return [str(one["unit"]) for one in own if one["path"] in unmounted and not one["users"]]
 
 
 def lacking(declared: Iterable[str], found: Sequence[str]) -> list[str]:

@@ -148,6 +148,8 @@ class Cluster(_Declared):
     simulated: tuple[str, ...] = ()
     people: Users = Users()
     mounts: tuple[Mount, ...] = ()
+    #: What machines had and are to have no longer: ``path`` and ``hosts`` of each.
+    unmounted: tuple[Mapping[str, Any], ...] = ()
     #: The host of the accounting database, empty where there is none; whether only users with an account may submit.
     database: str = ""
     enforced: bool = False

@@ -80,6 +80,16 @@ class MountState(TypedDict):
 
 
 @with_config(STRICT)
+class OwnMount(TypedDict):
+    """A mount for which clusterctl has left a unit, and some of the processes that use it, where that was asked."""
+
+    path: Text
+    unit: Text
+    mounted: bool
+    users: list[Text]
+
+
+@with_config(STRICT)
 class StateFacts(TypedDict):
     """How what roles manage stands, ``manager`` in systemd itself; None where the machine did not answer in time."""
 
@@ -90,6 +100,7 @@ class StateFacts(TypedDict):
     containers: NotRequired[EngineContainers | None]
     users: NotRequired[dict[Text, UserState]]
     mounts: NotRequired[dict[Text, MountState]]
+    own_mounts: NotRequired[list[OwnMount]]
     hidden: NotRequired[dict[Text, list[Text]]]
     stores: NotRequired[dict[Text, list[Text]]]
 

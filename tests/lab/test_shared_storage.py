@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import labs
 import pytest
 
 #: A person of the lab, whose home is on the file system that its machines share.
 USER = "ada"
+#: What the lab's inventory declares.
+MOUNTS = [{"path": "/home", "fstype": "present"}, {"path": "/scratch", "fstype": "local"}]
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +139,34 @@ def test_what_a_job_had_on_the_nodes_disk_goes_also_where_it_is_cancelled(lab: l
     run(lab, "scancel --name=t-half")
 
     labs.until(lambda: lab.root("node1", f"test -e {where} || echo gone", check=False).strip() == "gone")
+
+
+def test_a_mount_that_is_no_longer_declared_goes_when_that_is_asked_and_nobody_uses_it(lab: labs.Lab) -> None:
+    lines = ["# From cluster_mounts of the inventory.", "[Mount]", "What=/srv/t_gone", "Where=/t_gone", "Type=none"]
+    unit = "\\n".join([*lines, "Options=bind", "[Install]", "WantedBy=remote-fs.target", ""])
+    lab.root(
+        "node2",
+        f"mkdir -p /srv/t_gone; echo kept >/srv/t_gone/file; printf '{unit}' >/etc/systemd/system/t_gone.mount;"
+        " systemctl daemon-reload && systemctl enable --now t_gone.mount && mountpoint /t_gone",
+    )
+    gone = json.dumps({"cluster_mounts": [*MOUNTS, {"path": "/t_gone", "state": "absent"}]})
+
+    def said(document: dict[str, Any], verdict: str) -> list[str]:
+        mine = (one for one in document["checks"] if one["id"] == "shared_storage.left" and one["verdict"] == verdict)
+        return [f"{one['host']}: {one['observed']}" for one in mine]
+
+    told = labs.document(lab.inventory, "plan")
+    assert (said(told, "warn"), told["pending"]) == (["node2: /t_gone is no longer in cluster_mounts"], False)
+    process = lab.root("node2", "cd /t_gone; setsid sleep 300 >/dev/null 2>&1 </dev/null & echo $!").strip()
+    try:
+        (used,) = said(labs.document(lab.inventory, "provision", "base", "-e", gone), "fail")
+    finally:
+        lab.root("node2", f"kill {process}")
+    assert used.startswith("node2: /t_gone is in use: sleep of uid 0 (process ")
+    assert lab.root("node2", "cat /t_gone/file").strip() == "kept"
+
+    assert labs.document(lab.inventory, "provision", "base", "-e", gone)["exit_code"] == 0
+
+    assert "is not a mountpoint" in lab.root("node2", "mountpoint /t_gone 2>&1", check=False)
+    assert lab.root("node2", "find /etc/systemd -name 't_gone*'") == ""
+    assert lab.root("node2", "cat /srv/t_gone/file && rm -r /srv/t_gone /t_gone").strip() == "kept"

@@ -44,7 +44,7 @@ BOTH = {"/home": NFS, "/data": LUSTRE}
 
 def judged(found: dict[str, Any], machine: str = "node1", *declared: mounts.Mount) -> dict[str, Check]:
     told = [one.as_dict(GROUPS) for one in declared or (HOME, SITES, SCRATCH)]
-    checks = shared_storage.checks({"state": {"mounts": found}}, {"mounts": told, "machine": machine})  # type: ignore[typeddict-item]
+    checks = shared_storage.checks({"state": {"mounts": found}}, {"mounts": told, "machine": machine, "unmounted": []})  # type: ignore[typeddict-item]
     assert [check.id for check in checks] == [*shared_storage.BEFORE.ids, *shared_storage.SUBJECT.ids]
     return {check.id.partition(".")[2]: check for check in checks}
 
@@ -82,7 +82,7 @@ def test_what_a_mount_would_hide_is_refused_before_anything_is_changed() -> None
     def says(hidden: dict[str, Any], machine: str = "node1") -> Check:
         told = [one.as_dict(GROUPS) for one in (HOME, SITES, SCRATCH)]
         facts: Any = {"state": {"mounts": {}, "hidden": hidden}}
-        return shared_storage.checks(facts, {"mounts": told, "machine": machine})[0]
+        return shared_storage.checks(facts, {"mounts": told, "machine": machine, "unmounted": []})[0]
 
     found = says({"/home": ["admin", "ben"]})
     assert (found.verdict, found.before, found.observed) == (Verdict.FAIL, True, "/home holds admin; ben")
@@ -173,6 +173,76 @@ def test_a_machine_tells_what_is_on_top_at_a_path_and_whether_it_answers(tmp_pat
         "source": "10.0.0.5@o2ib:/data", "fstype": "lustre", "options": ["flock", "ro"], "problem": "", "late": False,
     }  # fmt: skip
     assert ["/home", "10"] in asked
+
+
+def left(*unmounted: str, used: str = "") -> Check:
+    """Return the check of what an earlier inventory has left, where that had mounted /home, as now, /old and /gone."""
+    own = [
+        {
+            "path": path,
+            "unit": f"{path[1:]}.mount",
+            "mounted": True,
+            "users": [used] if used and path in unmounted else [],
+        }
+        for path in ("/home", "/old", "/gone")
+    ]
+    wants = {"mounts": [HOME.as_dict(GROUPS)], "machine": "node1", "unmounted": list(unmounted)}
+    found = shared_storage.checks({"state": {"mounts": {"/home": NFS}, "own_mounts": own}}, wants)  # type: ignore[typeddict-item]
+    return found[-1]
+
+
+def test_what_an_earlier_inventory_has_mounted_is_named_and_goes_only_when_that_is_asked() -> None:
+    check = left()
+    assert check.verdict is Verdict.WARN
+    assert check.observed == "/old is no longer in cluster_mounts; /gone is no longer in cluster_mounts"
+    assert "{path: /old, state: absent}" in check.fix
+    check = left("/gone", "/never")
+    assert check.verdict is Verdict.FAIL
+    assert check.observed == "/gone is still there; /old is no longer in cluster_mounts"
+
+
+def test_what_somebody_uses_is_never_unmounted() -> None:
+    check = left("/gone", "/old", used="python3 of uid 2001 (process 7)")
+
+    assert (check.verdict, "when nobody uses it" in check.fix) == (Verdict.FAIL, True)
+    assert check.observed.startswith("/old is in use: python3 of uid 2001 (process 7)")
+    own = [{"path": "/gone", "unit": "gone.mount", "mounted": True, "users": []}]
+    assert shared_storage.removable(own, ["/gone"]) == ["gone.mount"]
+    assert shared_storage.removable([{**own[0], "users": ["x"]}], ["/gone"]) == []
+    assert shared_storage.removable(own, []) == []
+
+
+def test_a_machine_tells_of_its_own_units_and_who_uses_what_is_to_go(tmp_path: Path) -> None:
+    units, process = tmp_path / "etc/systemd/system", tmp_path / "proc/7"
+    (process / "fd").mkdir(parents=True)
+    units.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNTINFO)
+    (process / "cwd").symlink_to("/dataset")
+    (process / "fd/3").symlink_to("/data/set/1")
+    (process / "maps").write_text("")
+    (process / "comm").write_text("python3\n")
+    header = "# From cluster_mounts of the inventory.\n[Mount]\n"
+    (units / "data.mount").write_text(f"{header}Where=/data\n")
+    (units / "old.mount").write_text(f"{header}Where=/old\n")
+    (units / "site.mount").write_text("[Mount]\nWhere=/home\n")
+
+    data, old = machine_mounts.own(str(tmp_path), ["/data"])
+
+    assert (data["path"], data["unit"], data["mounted"]) == ("/data", "data.mount", True)
+    assert [one.partition(" of ")[0] for one in data["users"]] == ["python3"]
+    assert old == {"path": "/old", "unit": "old.mount", "mounted": False, "users": []}
+    assert machine_mounts.own(str(tmp_path))[0]["users"] == []
+    (process / "fd/3").unlink()
+    assert machine_mounts.users(str(tmp_path), "/data") == []
+    (process / "maps").write_text("7f00-7f01 r--p 00000000 00:2f 5      /data/lib.so\n")
+    assert len(machine_mounts.users(str(tmp_path), "/data")) == 1
+
+
+def test_the_header_by_which_units_are_known_is_the_one_that_they_have() -> None:
+    text = (content.ROOT / "roles/shared_storage/templates/mount.j2").read_text(encoding="utf-8")
+
+    assert text.startswith(machine_mounts.HEADER)
 
 
 EXPORTS = [{"path": "/srv/home", "clients": ["10.0.0.1", "10.0.0.2"], "access": "rw"}]

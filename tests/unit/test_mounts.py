@@ -227,3 +227,25 @@ def test_one_machine_shares_its_homes_with_itself() -> None:
     _, variables = inventory({}, cluster_users=[{"name": "ada", "uid": 2001}])
 
     assert cluster_from({"slurm_controller": ("head",), "slurm_compute": ("head",)}, variables).people.present
+
+
+def test_what_is_to_be_unmounted_is_no_mount_any_more() -> None:
+    found, variables = inventory(cluster_mounts=[HOME, {"path": "/data", "state": "absent", "groups": "slurm_compute"}])
+
+    cluster = cluster_from(found, variables)
+
+    assert [one.path for one in cluster.mounts] == ["/home"]
+    assert [dict(one) for one in cluster.unmounted] == [{"path": "/data", "hosts": ["node1", "node2"]}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"path": "/home", "state": "absent"}, "node[1-2],head would have /home and not have it"),
+        ({"path": "/data", "state": "gone"}, "state of /data is 'gone'"),
+        ({"path": "/usr", "state": "absent"}, "/usr is the system's"),
+        ({"path": "/data", "state": "absent", "grups": "x"}, "did you mean groups"),
+    ],
+)
+def test_what_cannot_be_unmounted_is_refused(entry: dict[str, str], said: str) -> None:
+    assert said in refusal(HOME, entry)

@@ -40,6 +40,12 @@ def shared_storage_remounts(units, machine):
     ]
 
 
+def shared_storage_removable(unmounted, machine):
+    """Return the units of what is to be unmounted and nobody uses, from what ``machine_facts`` has said."""
+    own = ((machine or {}).get("state") or {}).get("own_mounts") or []
+    return shared_storage.removable(own, [str(path) for path in unmounted])
+
+
 class FilterModule:
     """The filters of this role."""
 
@@ -50,4 +56,5 @@ class FilterModule:
             "shared_storage_files": shared_storage_files,
             "shared_storage_links": shared_storage_links,
             "shared_storage_remounts": shared_storage_remounts,
+            "shared_storage_removable": shared_storage_removable,
         }
