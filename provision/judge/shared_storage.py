@@ -13,7 +13,7 @@ from provision.model.text import brief
 SUBJECT = Subject("shared_storage", ("mounts", "options", "left"), fix="clusterctl provision base")
 
 #: Judged before anything is changed.
-BEFORE = Subject("shared_storage", ("hides",), fix="clusterctl preflight", before=True)
+BEFORE = Subject("shared_storage", ("hides", "undeclared"), fix="clusterctl preflight", before=True)
 
 #: Options that the kernel shows as they were given. Others it writes in another way, or agrees upon with the server.
 _SHOWN = ("ro", "rw", "hard", "soft", "noac", "nocto", "nosuid", "nodev", "noexec", "vers", "proto", "nconnect")
@@ -26,40 +26,48 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """
     state: Mapping[str, Any] = facts.get("state") or {}
     mounts = [mount for mount in wants["mounts"] if mount["fstype"] != LOCAL]
+    own = state.get("own_mounts") or []
+    declared = {str(unit["path"]) for unit in units(mounts, str(wants["machine"]))}
+    others = [one for one in own if one["path"] not in declared]
+    gone = [one for one in others if one["path"] in wants["unmounted"]]
     return [
         _hides(mounts, str(wants["machine"]), state.get("hidden") or {}),
+        _undeclared(own, [one for one in others if one not in gone]),
         _mounted(mounts, str(wants["machine"]), state.get("mounts") or {}),
         _options(mounts),
-        _left(
-            state.get("own_mounts") or [],
-            {str(unit["path"]) for unit in units(mounts, str(wants["machine"]))},
-            [str(path) for path in wants["unmounted"]],
-        ),
+        _left(gone) if wants["unmounted"] else SUBJECT.skip("left", "nothing is to be unmounted"),
     ]
 
 
-def _left(own: Sequence[Mapping[str, Any]], declared: set[str], unmounted: Sequence[str]) -> Check:
-    """Judge what was mounted by an earlier inventory: it goes when that is asked, and when nobody uses it."""
-    if not own and not unmounted:
-        return SUBJECT.skip("left", "nothing has ever been mounted here")
-    others = [one for one in own if one["path"] not in declared]
-    asked = [one for one in others if one["path"] in unmounted]
-    used = [f"{one['path']} is in use: {brief(one['users'])}" for one in asked if one["users"]]
-    going = [f"{one['path']} is still there" for one in asked if not one["users"]]
-    staying = [f"{one['path']} is no longer in cluster_mounts" for one in others if one["path"] not in unmounted]
-    path = next((one["path"] for one in others if one["path"] not in unmounted), "")
+def _undeclared(own: Sequence[Mapping[str, Any]], staying: Sequence[Mapping[str, Any]]) -> Check:
+    """Tell of what an earlier inventory has mounted and nobody has asked to be unmounted."""
+    if not own:
+        return BEFORE.skip("undeclared", "nothing has been mounted here by clusterctl")
+    path = staying[0]["path"] if staying else ""
+    return BEFORE.check(
+        "undeclared",
+        Verdict.WARN if staying else Verdict.PASS,
+        brief([f"{one['path']} is no longer in cluster_mounts" for one in staying])
+        or "nothing of an earlier inventory",
+        "nothing mounted by clusterctl that is not declared",
+        source="units of systemd that clusterctl has written",
+        cause="the inventory had it before",
+        fix=f"declare it again; or have it unmounted, in cluster_mounts: {{path: {path}, state: absent}}",
+    )
+
+
+def _left(gone: Sequence[Mapping[str, Any]]) -> Check:
+    """Judge what is to be unmounted: it goes when nobody uses it."""
+    used = [f"{one['path']} is in use: {brief(one['users'])}" for one in gone if one["users"]]
+    going = [f"{one['path']} is still there" for one in gone if not one["users"]]
     return SUBJECT.check(
         "left",
-        Verdict.FAIL if asked else Verdict.WARN if staying else Verdict.PASS,
-        brief([*used, *going, *staying]) or "nothing of an earlier inventory",
-        "no file system mounted that is not declared",
+        not gone,
+        brief([*used, *going]) or "nothing that is to be unmounted",
+        "unmounted, as cluster_mounts says (state: absent)",
         source="units of systemd that clusterctl has written",
         cause="jobs or people are still in it" if used else "the inventory had it before",
-        fix=f"when nobody uses it any more (squeue): {SUBJECT.fix}"
-        if used
-        else SUBJECT.fix
-        if asked
-        else f"declare it again; or have it unmounted, in cluster_mounts: {{path: {path}, state: absent}}",
+        fix=f"when nobody uses it any more (squeue): {SUBJECT.fix}" if used else None,
     )
 
 

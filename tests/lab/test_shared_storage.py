@@ -151,15 +151,18 @@ def test_a_mount_that_is_no_longer_declared_goes_when_that_is_asked_and_nobody_u
     )
     gone = json.dumps({"cluster_mounts": [*MOUNTS, {"path": "/t_gone", "state": "absent"}]})
 
-    def said(document: dict[str, Any], verdict: str) -> list[str]:
-        mine = (one for one in document["checks"] if one["id"] == "shared_storage.left" and one["verdict"] == verdict)
+    def said(document: dict[str, Any], name: str, verdict: str) -> list[str]:
+        mine = (one for one in document["checks"] if (one["id"], one["verdict"]) == (f"shared_storage.{name}", verdict))
         return [f"{one['host']}: {one['observed']}" for one in mine]
 
     told = labs.document(lab.inventory, "plan")
-    assert (said(told, "warn"), told["pending"]) == (["node2: /t_gone is no longer in cluster_mounts"], False)
+    assert (said(told, "undeclared", "warn"), told["pending"]) == (
+        ["node2: /t_gone is no longer in cluster_mounts"],
+        False,
+    )
     process = lab.root("node2", "cd /t_gone; setsid sleep 300 >/dev/null 2>&1 </dev/null & echo $!").strip()
     try:
-        (used,) = said(labs.document(lab.inventory, "provision", "base", "-e", gone), "fail")
+        (used,) = said(labs.document(lab.inventory, "provision", "base", "-e", gone), "left", "fail")
     finally:
         lab.root("node2", f"kill {process}")
     assert used.startswith("node2: /t_gone is in use: sleep of uid 0 (process ")

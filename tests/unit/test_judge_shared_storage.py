@@ -175,8 +175,8 @@ def test_a_machine_tells_what_is_on_top_at_a_path_and_whether_it_answers(tmp_pat
     assert ["/home", "10"] in asked
 
 
-def left(*unmounted: str, used: str = "") -> Check:
-    """Return the check of what an earlier inventory has left, where that had mounted /home, as now, /old and /gone."""
+def left(*unmounted: str, used: str = "") -> tuple[Check, Check]:
+    """Return the checks of what an earlier inventory has left, where that had mounted /home, as now, /old and /gone."""
     own = [
         {
             "path": path,
@@ -188,21 +188,23 @@ def left(*unmounted: str, used: str = "") -> Check:
     ]
     wants = {"mounts": [HOME.as_dict(GROUPS)], "machine": "node1", "unmounted": list(unmounted)}
     found = shared_storage.checks({"state": {"mounts": {"/home": NFS}, "own_mounts": own}}, wants)  # type: ignore[typeddict-item]
-    return found[-1]
+    return found[1], found[-1]
 
 
 def test_what_an_earlier_inventory_has_mounted_is_named_and_goes_only_when_that_is_asked() -> None:
-    check = left()
-    assert check.verdict is Verdict.WARN
-    assert check.observed == "/old is no longer in cluster_mounts; /gone is no longer in cluster_mounts"
-    assert "{path: /old, state: absent}" in check.fix
-    check = left("/gone", "/never")
-    assert check.verdict is Verdict.FAIL
-    assert check.observed == "/gone is still there; /old is no longer in cluster_mounts"
+    named, asked = left()
+    assert (named.verdict, named.before, asked.verdict) == (Verdict.WARN, True, Verdict.SKIP)
+    assert named.observed == "/old is no longer in cluster_mounts; /gone is no longer in cluster_mounts"
+    assert "{path: /old, state: absent}" in named.fix
+    named, asked = left("/gone", "/never")
+    assert (named.observed, asked.observed) == ("/old is no longer in cluster_mounts", "/gone is still there")
+    assert asked.verdict is Verdict.FAIL
+    named, asked = left("/gone", "/old")
+    assert (named.verdict, asked.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
 def test_what_somebody_uses_is_never_unmounted() -> None:
-    check = left("/gone", "/old", used="python3 of uid 2001 (process 7)")
+    _, check = left("/gone", "/old", used="python3 of uid 2001 (process 7)")
 
     assert (check.verdict, "when nobody uses it" in check.fix) == (Verdict.FAIL, True)
     assert check.observed.startswith("/old is in use: python3 of uid 2001 (process 7)")
