@@ -13,6 +13,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory import declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
+from provision.inventory.declared_directories import require_job_directories
 from provision.inventory.declared_gres import detection_from, require_devices
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_slurm import (
@@ -20,14 +21,14 @@ from provision.inventory.declared_slurm import (
     cgroup_v1_from,
     parameters_from,
     partitions_from,
+    release_from,
     require_database_parameters,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
-from provision.model.cluster import Cluster, Hardware, Node, version_from
-from provision.model.versions import SLURM_VERSION
+from provision.model.cluster import Cluster, Hardware, Node
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]
@@ -74,12 +75,13 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
-    version = _version(site["slurm_version"])
+    version = release_from(site["slurm_version"])
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
+    require_job_directories(hostvars)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
     try:
@@ -280,13 +282,6 @@ def _site(controller: str, hosts: Sequence[str], hostvars: Variables) -> dict[st
                 fix=f"set {name} once, under [all:vars] or in group_vars/all.yml",
             )
     return site
-
-
-def _version(value: Any) -> str:
-    try:
-        return version_from(SLURM_VERSION if value is None else value)
-    except ValueError as error:
-        raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
 
 
 def _simulated(value: Any) -> tuple[str, ...]:

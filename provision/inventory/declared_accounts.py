@@ -16,6 +16,9 @@ from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted
 #: Parameters that the group slurm_database sets.
 _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
 
+#: Parameters of a partition that name what the database keeps.
+_KEPT = {"allowaccounts": "account", "denyaccounts": "account", "allowqos": "QOS", "denyqos": "QOS", "qos": "QOS"}
+
 
 def database_from(groups: Mapping[str, Sequence[str]], controller: str) -> str:
     """Return the host of the accounting database; nothing where the inventory has none.
@@ -51,6 +54,7 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
                 fix=f"write {cluster.controller} under [slurm_database], or remove {name}",
                 said=(name, ""),
             )
+        _require_nothing_kept(cluster)
         return False
     given = {name.lower(): name for name in cluster.slurm_parameters}
     for name in _OURS:
@@ -66,6 +70,24 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
     _require_partitions(cluster, accounts)
     _require_an_account(cluster, accounts)
     return True
+
+
+def _require_nothing_kept(cluster: Cluster) -> None:
+    """Refuse what only a database makes true, where there is neither ours nor one of the site's own."""
+    given = {name.lower(): (name, value) for name, value in cluster.slurm_parameters.items()}
+    if given.get("accountingstoragetype", ("", None))[1] is not None:
+        return
+    fix = f"write {cluster.controller} under [slurm_database], or remove "
+    enforce = given.get("accountingstorageenforce", ("", None))
+    if enforce[1] is not None:
+        # "You can not have AccountingStorageEnforce set for ...": src/slurmctld/controller.c.
+        problem = f"slurm_conf_parameters sets {enforce[0]}, and there is no database: slurmctld would let everybody in"
+        raise ClusterctlError(problem, fix=fix + enforce[0], said=(enforce[0], ""))
+    for partition in cluster.partitions:
+        for key, value in partition.parameters:
+            if key.lower() in _KEPT and value.upper() != "ALL":
+                problem = f"partition {partition.name}: {key} is {value}, and there is no database that could know it"
+                raise ClusterctlError(problem, fix=fix + key, said=(key, ""))
 
 
 def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
@@ -90,10 +112,9 @@ def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
         "account": {ROOT, *(one.name for one in accounts.accounts if not one.absent)},
         "QOS": {NORMAL, *(one.name for one in accounts.qos if not one.absent)},
     }
-    names = {"allowaccounts": "account", "denyaccounts": "account", "allowqos": "QOS", "denyqos": "QOS", "qos": "QOS"}
     for partition in cluster.partitions:
         for key, value in partition.parameters:
-            what = names.get(key.lower(), "")
+            what = _KEPT.get(key.lower(), "")
             for name in _unknown(value, known[what]) if what else ():
                 near = difflib.get_close_matches(name, sorted(known[what]), n=1)
                 raise ClusterctlError(

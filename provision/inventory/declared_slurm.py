@@ -10,7 +10,8 @@ from typing import Any
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
-from provision.model.cluster import Partition
+from provision.model.cluster import Partition, version_from
+from provision.model.versions import SLURM_VERSION
 from provision.slurm import parameters
 from provision.slurm.names import (
     LINES,
@@ -25,8 +26,22 @@ _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
 _VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
 
 
-def slurm_value(where: str, value: Any) -> str:
+def release_from(value: Any) -> str:
+    """Return Slurm's release, the one that is installed where the inventory names none.
+
+    Raises:
+        ClusterctlError: there is no such release.
+    """
+    try:
+        return version_from(SLURM_VERSION if value is None else value)
+    except ValueError as error:
+        raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
+
+
+def slurm_value(where: str, name: str, value: Any, *, blanks: bool = False) -> str:
     """Return a parameter's value as it stands in Slurm's files. A list is joined with commas, true is YES.
+
+    With ``blanks``, words may be separated by one: Slurm reads to the end of quotes, in which they then stand.
 
     Raises:
         ClusterctlError: it could not stand there: it has blanks, quotes, "#" or control characters.
@@ -34,14 +49,17 @@ def slurm_value(where: str, value: Any) -> str:
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if isinstance(value, list | tuple) and value:
-        return ",".join(slurm_value(where, item) for item in value)
+        return ",".join(slurm_value(where, name, item) for item in value)
     text = str(value).strip() if isinstance(value, str | int | float) else ""
-    if not _VALUE.fullmatch(text):
+    words = text.split(" ") if blanks else [text]
+    if not all(_VALUE.fullmatch(word) for word in words):
         raise ClusterctlError(
-            f"{where} is {value!r}: Slurm's files cannot hold that as a value",
-            fix="use letters, digits and . , : ; = + * / % @ ( ) [ ] | & ! ~ ^ - _; no blanks, quotes or '#'",
+            f"{where}: {name} is {value!r}: Slurm's files cannot hold that as a value",
+            fix="use letters, digits and . , : ; = + * / % @ ( ) [ ] | & ! ~ ^ - _; no "
+            f"{'' if blanks else 'blanks, '}quotes or '#'",
+            said=(name, str(value) if isinstance(value, str | int) and str(value).isprintable() else ""),
         )
-    return text
+    return f'"{text}"' if len(words) > 1 else text
 
 
 def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...] | None]:
@@ -112,7 +130,9 @@ def _named(
             )
         if name.lower() in ours:
             raise ClusterctlError(
-                f"{where} cannot set {name}: {owned[ours[name.lower()]]}", fix=f"remove {name} from there"
+                f"{where} cannot set {name}: {owned[ours[name.lower()]]}",
+                fix=f"remove {name} from there",
+                said=(name, ""),
             )
         _require_known(place, where, name, release)
         if name.lower() in seen:
@@ -144,7 +164,7 @@ def _require_known(place: str, where: str, name: str, release: str) -> None:
 
 def _text(place: str, where: str, name: str, value: Any) -> str:
     """Return a parameter's value as it stands in Slurm's files; refuse one that Slurm does not take."""
-    text = slurm_value(f"{where}: {name}", value)
+    text = slurm_value(where, name, value, blanks=place == "slurm.conf" and name not in LINES)
     if misfit := parameters.misfit(place, name, text):
         page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
         raise ClusterctlError(
@@ -170,6 +190,10 @@ def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[P
         raise ClusterctlError(
             f"partitions {' and '.join(defaults)} are both Default=YES", fix="leave Default: YES at one of them"
         )
+    if len(partitions) == 1 and not any(name == "Default" for name, _ in partitions[0].parameters):
+        # Slurm's own default is NO, and a job without --partition would be refused.
+        only = partitions[0]
+        return (only.model_copy(update={"parameters": (("Default", "YES"), *only.parameters)}),)
     return partitions
 
 

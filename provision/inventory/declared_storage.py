@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import difflib
-import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.inventory.declared_directories import require_directory
 from provision.inventory.loader import GROUPS
-from provision.model.mounts import FSTYPES, LOCAL, NETWORK, NFS_OPTIONS, PRESENT, Mount, hides, shared_by
+from provision.model.mounts import (
+    FSTYPES,
+    LOCAL,
+    NETWORK,
+    NFS_OPTIONS,
+    PRESENT,
+    Mount,
+    hides,
+    shared_by,
+)
 from provision.model.users import Users
 
 #: Where jobs are started and run, and where people log in.
@@ -20,7 +29,6 @@ _KEYS = ("path", "source", "fstype", "options", "groups", "read_only", "state")
 _EXAMPLE = "{path: /home, fstype: nfs4, source: 'storage1:/srv/home'}"
 
 # No blank, quote, colon or comma: the path stands in unit files, exports and the container engine's words.
-_PATH = re.compile(r"/[A-Za-z0-9._+@/-]{0,254}")
 _OPTION = re.compile(r"[A-Za-z0-9_.:=/%+@-]{1,200}")
 _NFS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*):(/[A-Za-z0-9._+@/-]*)")
 _LUSTRE = re.compile(r"[A-Za-z0-9_.:,@-]+:/[A-Za-z0-9._+@/-]+")
@@ -142,25 +150,6 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
         groups=_groups(path, declared.get("groups"), groups),
         read_only=_yes(path, declared.get("read_only", False)) or "ro" in options,
     )
-
-
-def require_directory(where: str, value: Any) -> str:
-    """Return a directory's path that may be mounted on, on a machine and in a job.
-
-    Raises:
-        ClusterctlError: it is not absolute, is not written plainly, or hides what the system or a job needs.
-    """
-    name = where.rpartition(" ")[2]
-    if not isinstance(value, str) or not _PATH.fullmatch(value) or "//" in value or posixpath.normpath(value) != value:
-        raise _refusal(
-            f"{where} is {value!r}: it must be an absolute path, written plainly: letters, digits and . _ + @ -, "
-            "no '..', no '/' twice or at its end",
-            f"write it as {_EXAMPLE}" if name == "path" else "write it as /apps",
-            (name, str(value or "")),
-        )
-    if why := hides(str(value)):
-        raise _refusal(f"{where} is {value}: {why}", "choose another directory, as /home or /data", (name, str(value)))
-    return str(value)
 
 
 def _source(path: str, fstype: str, value: Any) -> str:

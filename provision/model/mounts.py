@@ -120,6 +120,23 @@ def innermost(mounts: Iterable[Mapping[str, Any]], path: str) -> Mapping[str, An
     return max(fitting, key=lambda mount: len(str(mount["path"])), default=None)
 
 
+#: Below /run and /var a site may have what jobs are to see, but for what slurmd's container has there itself.
+_DAEMONS = (
+    *("/run/clusterctl", "/run/machine-etc", "/run/munge", "/run/slurm"),
+    *("/var/lib/clusterctl", "/var/lib/extrausers", "/var/lib/sss", "/var/spool/slurmd", "/var/tmp"),  # noqa: S108
+)
+
+
+def hides_from_jobs(path: str) -> str:
+    """Return why a machine's directory cannot be shown to jobs at its path: what of Slurm's image it would hide."""
+    if path == "/opt":
+        return ""
+    if path.startswith(("/run/", "/var/")):
+        found = next((one for one in _DAEMONS if below(path, one) or below(one, path)), "")
+        return f"slurmd's container has its own {found}" if found else ""
+    return hides(path)
+
+
 def units(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[dict[str, Any]]:
     """Return what a machine mounts by itself, of its mounts as :meth:`Mount.as_dict` gives them.
 

@@ -152,6 +152,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
     yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
     yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
+    yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
     yield Parameter(

@@ -71,6 +71,12 @@ def test_a_jobs_python_has_its_whole_library(lab: labs.Lab) -> None:
     assert code(lab, "srun --chdir=/ python3 -c 'import ctypes, shutil, ssl, tempfile'") == 0
 
 
+def test_no_program_makes_root_of_her_but_those_that_rootless_containers_need(lab: labs.Lab) -> None:
+    told = run(lab, "srun --chdir=/ sh -c 'find / -xdev -type f -perm /6000 2>&-; true'").split()
+
+    assert {file.rpartition("/")[2] for file in told} <= {"newuidmap", "newgidmap"}
+
+
 def test_a_script_that_only_her_group_may_read_is_submitted(lab: labs.Lab) -> None:
     lab.root("head", f"mkdir -p /srv/t-project && chgrp {PROJECT} /srv/t-project && chmod 2770 /srv/t-project")
     lab.root("head", f"printf '#!/bin/sh\\nexit 3\\n' >/srv/t-project/job && chgrp {PROJECT} /srv/t-project/job")

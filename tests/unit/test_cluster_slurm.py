@@ -60,7 +60,18 @@ def test_a_misspelt_partition_parameter_is_refused_with_a_suggestion() -> None:
 def test_partition_parameters_may_be_written_in_any_case_as_slurm_reads_them() -> None:
     (partition,) = cluster(slurm_partitions=[{"partitionname": "a", "maxtime": "1-00:00:00"}]).partitions
 
-    assert partition.parameters == (("MaxTime", "1-00:00:00"),)
+    assert ("MaxTime", "1-00:00:00") in partition.parameters
+
+
+def test_the_only_partition_is_the_default_unless_it_is_said_not_to_be() -> None:
+    def default(**parameters: str) -> str | None:
+        declared = cluster(slurm_partitions=[{"PartitionName": "a", **parameters}])
+        return dict(declared.partitions[0].parameters).get("Default")
+
+    assert default() == "YES"
+    assert default(Default="NO") == "NO"
+    two = cluster(slurm_partitions=[{"PartitionName": "a"}, {"PartitionName": "b"}])
+    assert not any("Default" in dict(partition.parameters) for partition in two.partitions)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +81,21 @@ def test_partitions_of_another_shape_are_refused(value: object) -> None:
     assert "slurm_partitions" in refusal(slurm_partitions=value).problem
 
 
-@pytest.mark.parametrize("value", ["a b", "x\nNodeName=evil", "a#b", "'a'", '"a"', "", "a\\", {"a": 1}])
+@pytest.mark.parametrize("value", ["a  b", "x\nNodeName=evil", "a#b", "'a'", '"a"', "", "a\\", {"a": 1}])
 def test_a_value_that_could_end_early_or_begin_another_line_is_refused(value: object) -> None:
     assert "MailProg is" in refusal(slurm_conf_parameters={"MailProg": value}).problem
 
 
-@pytest.mark.parametrize("name", ["NodeName", "nodename", "ClusterName", "Include", "GresTypes", "StateSaveLocation"])
+def test_a_value_of_several_words_stands_in_quotes_where_slurm_reads_to_their_end() -> None:
+    declared = cluster(slurm_conf_parameters={"RebootProgram": "/sbin/shutdown -r now"})
+
+    assert declared.slurm_parameters["RebootProgram"] == '"/sbin/shutdown -r now"'
+    assert "no blanks" in refusal(slurm_partitions=[{"PartitionName": "a", "AllowGroups": "a b"}]).fix
+
+
+@pytest.mark.parametrize(
+    "name", ["NodeName", "nodename", "ClusterName", "Include", "GresTypes", "StateSaveLocation", "SlurmdLogFile"]
+)
 def test_a_parameter_that_the_inventory_says_elsewhere_is_refused(name: str) -> None:
     key = name[0].upper() + name[1:]
 

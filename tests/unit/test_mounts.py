@@ -13,7 +13,16 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared import cluster_from
 from provision.inventory.loader import load
 from provision.inventory.valid import declared
-from provision.model.mounts import NFS_OPTIONS, Mount, innermost, mounted_on, seen_by_jobs, shared_by, unit_name
+from provision.model.mounts import (
+    NFS_OPTIONS,
+    Mount,
+    hides_from_jobs,
+    innermost,
+    mounted_on,
+    seen_by_jobs,
+    shared_by,
+    unit_name,
+)
 
 HOME = {"path": "/home", "fstype": "nfs4", "source": "10.0.9.1:/srv/home"}
 
@@ -249,3 +258,36 @@ def test_what_is_to_be_unmounted_is_no_mount_any_more() -> None:
 )
 def test_what_cannot_be_unmounted_is_refused(entry: dict[str, str], said: str) -> None:
     assert said in refusal(HOME, entry)
+
+
+@pytest.mark.parametrize("name", ["slurm_service_job_directories", "slurm_service_read_only_directories"])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (["/usr/local"], "it would hide all that is there"),
+        (["/apps", "/usr/local/libexec"], "Slurm's image has its own /usr/local/libexec"),
+        ("/apps,/etc", "/etc is the system's"),
+        (["/var/tmp"], "slurmd's container has its own /var/tmp"),
+        (["/var/lib"], "slurmd's container has its own"),
+        (["/run/munge"], "slurmd's container has its own /run/munge"),
+        (["apps"], "it must be an absolute path"),
+        (["/apps/../etc"], "it must be an absolute path"),
+        (["/apps", None], "it must be an absolute path"),
+    ],
+)
+def test_what_jobs_cannot_be_shown_is_refused_in_its_line(tmp_path: Path, name: str, value: Any, said: str) -> None:
+    file = tmp_path / "inventory.ini"
+    text = "[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=lab\n"
+    file.write_text(f"{text}{name}={value!r}\n" if not isinstance(value, str) else f"{text}{name}={value}\n")
+
+    with pytest.raises(ClusterctlError) as refused:
+        declared(load(file))
+
+    assert refused.value.problem.startswith(f"{file}, line 7: {name}")
+    assert said in refused.value.problem
+
+
+def test_a_site_shows_jobs_what_is_its_own() -> None:
+    own = ["/opt", "/apps", "/usr/local/cuda-12.8", "/run/site", "/var/lib/site"]
+
+    assert [hides_from_jobs(path) for path in own] == [""] * len(own)

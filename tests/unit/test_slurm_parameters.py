@@ -19,7 +19,7 @@ GOOD: list[tuple[str, Any]] = [
     ("MaxJobCount", 4294967295), ("DisableRootJobs", True), ("DisableRootJobs", "no"), ("PriorityMaxAge", "7-0"),
     ("PriorityDecayHalfLife", "14-00:00:00"), ("SlurmctldDebug", "debug2"), ("SlurmctldDebug", 4),
     ("TaskPlugin", "task/affinity,task/cgroup"), ("TaskPlugin", ["task/affinity", "task/cgroup"]),
-    ("ReturnToService", 0), ("SlurmctldPort", "6817-6820"), ("AccountingStorageEnforce", "associations,limits,qos"),
+    ("ReturnToService", 0), ("SlurmctldPort", "6817-6820"), ("AccountingStorageTRES", "gres/gpu"),
     ("SuspendTime", "INFINITE"), ("PreemptMode", "REQUEUE,GANG"), ("Prolog", "/opt/site/prolog"),
 ]  # fmt: skip
 
