@@ -146,6 +146,6 @@ def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_secon
     ran = [line.split() for line in run(lab, "cat ran").splitlines()]
     assert len({number for number, _ in ran}) == len(ran), "none runs twice"
     assert set(taken) <= {job for _, job in ran}, "none is lost"
-    accounted = "sacct --allocations --duplicates --noheader --name=many --format=JobIDRaw,State"
-    rows = run(lab, accounted).splitlines()
+    which = ",".join(job for _, job in ran)
+    rows = run(lab, f"sacct --allocations --duplicates --noheader --jobs={which} --format=JobIDRaw,State").splitlines()
     assert sorted(line.split() for line in rows) == sorted([job, "COMPLETED"] for _, job in ran)
