@@ -38,7 +38,7 @@ _SECRET = (
     "/etc/docker/key.json",
 )
 
-#: Lists in which a user who was made anew stands at the end.
+#: Lists in which a user who was made anew stands at the end, and so does who joined a group; /etc/shadow has the day.
 _UNORDERED = tuple(f"/etc/{name}" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid"))
 
 _SCRIPT = r"""
@@ -64,7 +64,13 @@ for top in sys.argv[4:]:
                 for word, name in THIS_LAB.items():
                     data = data.replace(word, name)
                 if path in unordered:
-                    data = b"".join(sorted(data.splitlines(True)))
+                    lines = [line.split(b":") for line in data.splitlines()]
+                    for fields in lines:
+                        if path.endswith(("/group", "/gshadow")):
+                            fields[-1] = b",".join(sorted(fields[-1].split(b",")))
+                        if path.endswith("/shadow"):
+                            fields[2] = b"day"
+                    data = b"\n".join(sorted(map(b":".join, lines)))
                 content = hashlib.sha256(data).hexdigest()
             found[path] = [oct(info.st_mode), info.st_uid, info.st_gid, content]
 print(json.dumps(found))
