@@ -1,0 +1,207 @@
+"""What torchrun-slurm works out for a step, for each way of starting a training, and what it refuses."""
+
+from __future__ import annotations
+
+import runpy
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provision import content
+
+PROGRAM = content.ROOT / "roles/slurm_image/files/image/torchrun-slurm"
+LAUNCHER = runpy.run_path(str(PROGRAM))
+
+#: Of a task of ``srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=4``, as slurmstepd of 24.11 sets them.
+STEP = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "gpu[01-02]",
+    "SLURM_JOB_NODELIST": "gpu[01-04]",
+    "SLURM_NODEID": "1",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_GPUS_ON_NODE": "4",
+    "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+    "MASTER_ADDR": "10.0.0.1",
+}
+#: That of ``srun --nodes=2 --ntasks-per-node=4``.
+FOUR = STEP | {
+    "SLURM_PROCID": "6", "SLURM_LOCALID": "2", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+}  # fmt: skip
+
+
+def dry(capsys: pytest.CaptureFixture[str], *words: str, **changed: str | None) -> tuple[int, dict[str, str], str]:
+    """Return exit code, variables, and the command that would be run; a variable that is None is taken away."""
+    base = changed.pop("base", None) or STEP
+    environment = {**base, **changed}  # type: ignore[dict-item]
+    code = LAUNCHER["main"](["--dry-run", *words], {name: one for name, one in environment.items() if one is not None})
+    told = capsys.readouterr()
+    if code:
+        return code, {}, told.err
+    words_told = told.out.split(" ")
+    variables = [word for word in words_told if word[:1].isupper() and "=" in word]
+    return code, dict(word.split("=", 1) for word in variables), " ".join(words_told[len(variables) :]).strip()
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ("node1", ["node1"]),
+        ("gpu[01-03,07]", ["gpu01", "gpu02", "gpu03", "gpu07"]),
+        ("a[1-2],b,c[9-11]x", ["a1", "a2", "b", "c9x", "c10x", "c11x"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("node-a[099-101].site", ["node-a099.site", "node-a100.site", "node-a101.site"]),
+    ],
+)
+def test_slurms_list_of_nodes_is_read_without_slurm(listed: str, names: list[str]) -> None:
+    assert LAUNCHER["hosts"](listed) == names
+
+
+def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    code, variables, command = dry(capsys, "--launcher-options", "--max-restarts 1", "train.py", "--lr", "1e-5")
+
+    port = 20000 + 4711 * 31 % 10000
+    assert code == 0
+    assert variables["MASTER_ADDR"] == "10.0.0.1"
+    assert variables["MASTER_PORT"] == str(port)
+    assert int(variables["OMP_NUM_THREADS"]) >= 1
+    assert command.split(" ", 1)[1] == (
+        "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 4 --master-addr 10.0.0.1"
+        f" --master-port {port} --max-restarts 1 train.py --lr 1e-5"
+    )
+
+
+def test_a_platforms_script_gets_nodes_as_its_world(capsys: pytest.CaptureFixture[str]) -> None:
+    _, variables, command = dry(capsys, "--env", "kubeflow", "bash", "launch_ddp.sh", "train.py")
+
+    assert (variables["WORLD_SIZE"], variables["RANK"]) == ("2", "1")
+    assert command == "bash launch_ddp.sh train.py"
+
+
+def test_a_task_is_a_worker_where_nothing_else_starts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    _, variables, command = dry(capsys, "--env", "torch", "train.py", base=FOUR)
+
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    assert [variables[name] for name in names] == ["6", "2", "8", "4"]
+    assert command.endswith("python3 train.py") or command.endswith("python train.py")
+
+
+def test_deepspeed_is_started_without_ssh_with_hosts_of_this_job(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    _, variables, command = dry(capsys, "--env", "deepspeed", "train.py", "--deepspeed", "ds.json")
+
+    words = command.split()
+    assert words[:2] == ["deepspeed", "--hostfile"]
+    assert Path(words[2]).read_text() == "gpu01 slots=4\ngpu02 slots=4\n"
+    port = variables["MASTER_PORT"]
+    assert words[3:] == (
+        f"--no_ssh --node_rank 1 --master_addr 10.0.0.1 --master_port {port} train.py --deepspeed ds.json".split()
+    )
+
+
+def test_what_the_user_has_set_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"MASTER_PORT": "23456", "OMP_NUM_THREADS": "7", "NCCL_SOCKET_IFNAME": "ib0"}
+
+    _, variables, _ = dry(capsys, "train.py", **own)
+
+    assert {name: variables.get(name, own[name]) for name in own} == own
+
+
+def test_jobs_and_steps_side_by_side_have_ports_of_their_own() -> None:
+    step = LAUNCHER["Step"]
+    ports = {
+        step({**STEP, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(number)}).port
+        for job in range(100, 140)
+        for number in range(5)
+    }
+
+    assert len(ports) == 200
+    assert 20000 <= min(ports) <= max(ports) < 30000
+
+
+@pytest.mark.parametrize(
+    ("visible", "on_node", "count"),
+    [
+        ("0,1", "8", 2),
+        ("", "8", 0),
+        ("NoDevFiles", "1", 0),
+        ("GPU-1,GPU-2,GPU-3", None, 3),
+        (None, "4", 4),
+        (None, None, 0),
+    ],
+)
+def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | None, count: int) -> None:
+    given = {"CUDA_VISIBLE_DEVICES": visible, "SLURM_GPUS_ON_NODE": on_node}
+
+    assert LAUNCHER["granted"]({name: value for name, value in given.items() if value is not None}) == count
+
+
+@pytest.mark.parametrize(
+    ("words", "changed", "said"),
+    [
+        (["train.py"], {"SLURM_JOB_ID": None}, "this is no job of Slurm's"),
+        (["train.py"], {"SLURM_STEP_NODELIST": None}, "this is its batch script"),
+        (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "4(x2)"}, "4 tasks on a node would each start 4 workers"),
+        (["--env", "deepspeed", "x.py"], {"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, "2 tasks on a node"),
+        (["--nproc-per-node", "8", "train.py"], {}, "8 workers of a node for 4 granted GPUs"),
+        (["--nproc-per-node", "0", "train.py"], {}, "it must be 1 or more"),
+        ([], {}, "no program is named"),
+        (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "no-host[1-2].invalid"}, "has no address here"),
+        (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "localhost,gpu02"}, "which is every machine's own"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], words: list[str], changed: dict[str, Any], said: str
+) -> None:
+    code, _, told = dry(capsys, *words, **changed)
+
+    assert code == 2
+    assert said in told
+    assert ". Fix: " in told
+    assert len(told.splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_told_before_workers_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    first = {"SLURM_NODEID": "0", "SLURM_PROCID": "0"}
+    with socket.create_server(("", LAUNCHER["Step"](STEP).port)):
+        code, _, told = dry(capsys, "train.py", **first)
+
+    assert code == 2
+    assert f"port {LAUNCHER['Step'](STEP).port} of gpu01 is taken" in told
+    assert dry(capsys, "train.py", **first)[0] == 0
+
+
+def port(root: Path, device: str, link: str, state: str = "4: ACTIVE", gids: tuple[tuple[str, str], ...] = ()) -> None:
+    """Make a port of an adapter as the kernel shows it: Documentation/ABI/stable/sysfs-class-infiniband."""
+    place = root / device / "ports/1"
+    (place / "gid_attrs/types").mkdir(parents=True)
+    (place / "gids").mkdir()
+    texts = {"link_layer": link, "state": state, "rate": "200 Gb/sec (4X HDR)"}
+    for index, (kind, gid) in enumerate(gids):
+        texts |= {f"gid_attrs/types/{index}": kind, f"gids/{index}": gid}
+    for name, text in texts.items():
+        (place / name).write_text(f"{text}\n")
+
+
+def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce(tmp_path: Path) -> None:
+    port(tmp_path, "mlx5_0", "InfiniBand")
+    port(tmp_path, "mlx5_1", "InfiniBand", "1: DOWN")
+    local, routed = "fe80:0000:0000:0000:0a", "0000:0000:0000:0000:0000:ffff:0a00:0001"
+    kinds = (("IB/RoCE v1", local), ("RoCE v2", local), ("IB/RoCE v1", routed), ("RoCE v2", routed))
+    port(tmp_path, "mlx5_2", "Ethernet", gids=kinds)
+    port(tmp_path, "mlx5_3", "Ethernet", gids=kinds[:2])
+
+    assert LAUNCHER["adapters"](str(tmp_path)) == [
+        "mlx5_0:1 InfiniBand 200 Gb/sec",
+        "mlx5_2:1 RoCE 200 Gb/sec, GID 3",
+        "mlx5_3:1 RoCE 200 Gb/sec, no GID of RoCE v2 with an IPv4 address",
+    ]
+    assert LAUNCHER["adapters"](str(tmp_path / "none")) == []
