@@ -252,6 +252,7 @@ def collect(root="/", names=(), disk_paths=(), lock_timeout=0, login_user=""):
     holder, waited = wait_for_package_lock(root, lock_timeout)
     found = {
         "os": os_release(root),
+        "kernel": os.uname().release,
         "systemd": Path(root, "run/systemd/system").is_dir(),
         "container": container(root),
         "uid": os.geteuid(),

@@ -16,10 +16,13 @@ SUBJECT = Subject(
     "preflight",
     names=(
         "python", "system", "systemd", "root", "disk_space", "package_lock", "packages", "clock", "hostname",
-        "own_name", "foreign_slurm", "cgroup",
+        "own_name", "foreign_slurm", "cgroup", "kernel",
     ),
     fix="clusterctl preflight",
 )  # fmt: skip
+
+#: The first kernel that gives namespaces numbers that are not in their order.
+_MIXED_UP = (6, 18)
 
 #: What ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
@@ -30,7 +33,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``facts`` is what ``machine_facts`` reports of ``system``, with ``hardware`` on machines that run jobs. ``wants``:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
-    ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes).
+    ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes), ``own_directories`` (jobs have a /tmp of
+    their own where they are confined).
     """
     return [
         *_basics(facts),
@@ -40,6 +44,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         *_names(facts, str(wants["name"])),
         _foreign_slurm(facts),
         _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
+        _kernel(facts, bool(wants["own_directories"])),
     ]
 
 
@@ -159,6 +164,28 @@ def _foreign_slurm(facts: MachineFacts) -> Check:
         "foreign_slurm", not slurm, ", ".join(slurm) or "none", "none",
         cause="a Slurm that was not installed by these roles uses the same ports and directories",
         fix="move its jobs away, then on the machine: systemctl disable --now slurmd slurmctld slurmdbd",
+    )  # fmt: skip
+
+
+def _kernel(facts: MachineFacts, own_directories: bool) -> Check:
+    """Refuse a kernel under which Slurm starts only some of the jobs that have a /tmp of their own.
+
+    A job's view of its directories is kept by a mount of its /proc/PID/ns/mnt, which the kernel refuses where the view
+    is older than the one in which it is mounted. Since 6.18 it compares numbers that processors give out in portions,
+    so that newer ones may be lower (fs/namespace.c, mnt_ns_loop): mount(2) ends with EINVAL, the job is "launch failed
+    requeued held". Seen on 6.18 with Slurm 24.11.
+    """
+    if "hardware" not in facts:
+        return SUBJECT.skip("kernel", "the machine runs no jobs")
+    if not own_directories or facts["hardware"]["cgroup_version"] != 2:
+        return SUBJECT.skip("kernel", "jobs share the node's /tmp")
+    release = facts.get("kernel", "")
+    if not release:
+        return SUBJECT.unknown("kernel", "the machine did not say which kernel it runs")
+    return SUBJECT.check(
+        "kernel", version(release)[:2] < _MIXED_UP, release, "older than 6.18", source="JobContainerType",
+        cause="it refuses at random the views of jobs that have a /tmp of their own: they are requeued and held",
+        fix="boot an older kernel; or let jobs share the node's /tmp: slurm_conf_parameters: {JobContainerType: null}",
     )  # fmt: skip
 
 

@@ -164,6 +164,7 @@ class MachineFacts(TypedDict, total=False):
     clock: dict[Word, Seconds]
     clock_offset: ClockOffset
     os: OperatingSystem
+    kernel: Word
     systemd: bool
     container: Text
     architecture: Word

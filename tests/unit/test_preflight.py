@@ -27,6 +27,7 @@ READY: dict[str, Any] = {
     "time_daemons": ["chronyd"],
     "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
     "hardware": {"cgroup_version": 2},
+    "kernel": "6.1.0-28-amd64",
     "hosts": {"current": True},
     "state": {"paths": {}, "packages": {}, "services": {}, "manager": {"DefaultLimitMEMLOCK": "infinity"}},
 }
@@ -41,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "clock_warn_seconds": 5,
     "clock_fail_seconds": 30,
     "cgroup_v1_allowed": False,
+    "own_directories": True,
     "memlock": "unlimited",
     "service_memlock": "unlimited",
     "time_service": "chrony",
@@ -114,6 +116,9 @@ def test_one_address_is_the_same_however_it_is_written() -> None:
         ("own_name", {"addresses": {}}, "warn", "no address"),
         ("foreign_slurm", {"slurm_daemons": ["slurmd (pid 7)"]}, "fail", "slurmd (pid 7)"),
         ("cgroup", {"hardware": {"cgroup_version": 1}}, "fail", "v1"),
+        ("kernel", {"kernel": "6.18.5"}, "fail", "6.18.5"),
+        ("kernel", {"kernel": "7.0.0-14-generic"}, "fail", "7.0.0"),
+        ("kernel", {"kernel": "6.8.0-90-generic"}, "pass", "6.8.0"),
         ("packages", {"packages_interrupted": ["libc6"]}, "warn", "libc6"),
     ],
 )
@@ -133,6 +138,23 @@ def test_cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in
     assert "no job on any of them is confined" in refused["cause"]
     assert before("cgroup", {"cgroup_v1_allowed": True}, **old)["verdict"] == "warn"
     assert before("cgroup", {"cgroup_v1_allowed": True})["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "verdict"),
+    [
+        ({"own_directories": False}, {"kernel": "6.18.5"}, "skip"),
+        ({}, {"kernel": "6.18.5", "hardware": {"cgroup_version": 1}}, "skip"),
+        ({}, {"kernel": ""}, "unknown"),
+    ],
+)
+def test_a_kernel_matters_where_jobs_have_a_tmp_of_their_own(
+    settings: dict[str, Any], changes: dict[str, Any], verdict: str
+) -> None:
+    assert before("kernel", settings, **changes)["verdict"] == verdict
+    on_the_controller = {key: value for key, value in READY.items() if key != "hardware"}
+    (found,) = (one for one in preflight.checks(on_the_controller, SETTINGS) if one.id == "preflight.kernel")
+    assert found.verdict.value == "skip"
 
 
 def test_a_busy_package_manager_is_named_with_its_process() -> None:
