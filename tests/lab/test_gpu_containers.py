@@ -44,7 +44,7 @@ def described(provisioned_lab: Lab) -> Iterator[Lab]:
     inside(provisioned_lab, "mkdir -p /var/run/cdi; cat >/var/run/cdi/nvidia.yaml", SPEC)
     inside(provisioned_lab, f"echo library >{LIBRARY}")
     hook = "cat >/usr/bin/nvidia-cdi-hook; chmod 755 /usr/bin/nvidia-cdi-hook"
-    inside(provisioned_lab, hook, '#!/bin/sh\necho "$@" >/tmp/cdi-hook\n')
+    inside(provisioned_lab, hook, '#!/bin/sh\ncat >/dev/null\necho "$@" >/tmp/cdi-hook\n')
     yield provisioned_lab
     inside(provisioned_lab, f"rm -rf /var/run/cdi {LIBRARY} /usr/bin/nvidia-cdi-hook /tmp/cdi-hook")
     inside(provisioned_lab, "mount -o remount,bind,ro /")
