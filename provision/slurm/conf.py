@@ -141,7 +141,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     else:
         yield Parameter("ProctrackType", "proctrack/cgroup", "no process escapes; the default depends on Slurm's build")
         yield Parameter("TaskPlugin", "task/cgroup,task/affinity", "a job gets its own cores, memory and GPUs only")
-        yield _own_directories(cluster)
+        yield from _own_directories(cluster)
     yield Parameter("PrologFlags", "Contain", "a step that holds what is a job's own as long as the job lives")
     gather = "linux" if old else "cgroup"
     yield Parameter("JobAcctGatherType", f"jobacct_gather/{gather}", "what a job uses is measured, for sstat and sacct")
@@ -165,12 +165,14 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
 
 
-def _own_directories(cluster: Cluster) -> Parameter:
-    # Both are in slurm.conf(5) of 25.11; the old one is to go.
+def _own_directories(cluster: Cluster) -> Iterable[Parameter]:
+    # Both are in slurm.conf(5) of 25.11; the old one is to go. What the site says of either is said of both.
+    if {"jobcontainertype", "namespacetype"} & {name.lower() for name in cluster.slurm_parameters}:
+        return
     name, value = "JobContainerType", "job_container/tmpfs"
     if _since(cluster, "25.11"):
         name, value = "NamespaceType", "namespace/tmpfs"
-    return Parameter(name, value, "a job's /tmp, /var/tmp and /dev/shm are its own: job_container.conf")
+    yield Parameter(name, value, "a job's /tmp, /var/tmp and /dev/shm are its own: job_container.conf")
 
 
 def _accounting(cluster: Cluster) -> Iterable[Parameter]:

@@ -110,10 +110,12 @@ def test_a_data_set_is_on_the_nodes_own_disk_before_the_job_that_asks_for_it_and
     told = run(lab, f"{ask} sh -c '{step}' >t-first & {ask} sh -c '{step}' >t-second; wait; cat t-first t-second")
 
     lines = told.splitlines()
-    own = {line for line in lines if line.startswith("/scratch/job-")}
+    own = {line for line in lines if line.startswith("/scratch/.jobs/job-")}
     assert (lines.count("pixels"), lines.count(f"{USER} 700"), len(own)) == (8, 8, 2), told
     for machine in ("node1", "node2"):
-        labs.until(lambda machine=machine: not set(lab.root(machine, "ls -d /scratch/job-* || true").split()) & own)  # type: ignore[misc]
+        labs.until(
+            lambda machine=machine: not set(lab.root(machine, "ls -d /scratch/.jobs/job-* || true").split()) & own
+        )  # type: ignore[misc]
 
 
 def test_a_job_that_asks_for_what_is_not_there_says_so_and_its_node_goes_on(lab: labs.Lab) -> None:

@@ -86,6 +86,7 @@ def test_what_cannot_be_copied_ends_the_task_with_words(tmp_path: Path, scratch:
 
 
 def test_without_a_directory_of_the_nodes_the_job_is_told_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "jobs/7").mkdir(parents=True)
     code, lines = told(tmp_path, str(data(tmp_path)))
 
     assert (code, "cluster_mounts declares none" in lines[-1]) == (1, True)
@@ -100,3 +101,25 @@ def test_what_does_not_fit_is_not_begun(tmp_path: Path, scratch: Path) -> None:
 
     assert (code, (scratch / "large").exists()) == (1, False)
     assert "has room for" in lines[-1]
+
+
+def test_a_copy_that_was_cut_off_is_made_again(tmp_path: Path, scratch: Path) -> None:
+    there = data(tmp_path)
+    there.chmod(0o555)
+    (scratch / ".part/below").mkdir(parents=True)
+    (scratch / ".part/below/half").write_text("of one")
+
+    assert told(tmp_path, str(there))[0] == 0
+
+    assert sorted(path.name for path in (scratch / "set").rglob("*")) == ["below", "one"]
+    assert not (scratch / ".part").exists()
+
+
+def test_a_job_whose_prolog_knew_it_by_another_number_is_told_why(tmp_path: Path, scratch: Path) -> None:
+    (tmp_path / "jobs/7/scratch").unlink()
+    (tmp_path / "jobs/7").rmdir()
+
+    code, lines = told(tmp_path, str(data(tmp_path)))
+
+    assert code == 1
+    assert "heterogeneous" in lines[0]

@@ -15,9 +15,13 @@ KEEP_JOBS = runpy.run_path(str(PROGRAM))
 steps, keep = KEEP_JOBS["steps"], KEEP_JOBS["keep"]
 
 
-def process(proc: Path, pid: int, title: str) -> None:
-    (proc / str(pid)).mkdir(parents=True)
-    (proc / str(pid) / "cmdline").write_bytes(title.encode() + b"\0")
+def process(proc: Path, pid: int, title: str, program: str = "slurmstepd", real: int | None = None) -> None:
+    own = proc / str(pid)
+    own.mkdir(parents=True)
+    (own / "cmdline").write_bytes(title.encode() + b"\0")
+    (own / "exe").symlink_to(f"/usr/sbin/{program}")
+    uid = os.getuid()
+    (own / "status").write_text(f"Name:\tx\nUid:\t{uid if real is None else real}\t{uid}\t{uid}\t{uid}\n")
 
 
 def covered(directory: str) -> None:
@@ -33,9 +37,12 @@ def test_a_jobs_extern_step_is_known_by_its_name_and_by_nobodys_lie(tmp_path: Pa
     process(tmp_path, 22, "slurmstepd: [7.0]")
     process(tmp_path, 30, "slurmstepd: [8.batch]")
     process(tmp_path, 40, "/usr/sbin/slurmstepd infinity")
+    process(tmp_path, 50, "slurmstepd: [7.extern]", program="newuidmap")
+    process(tmp_path, 51, "slurmstepd: [7.extern]", real=1000)
+    process(tmp_path, 52, "slurmstepd: [9.extern]", program="slurmstepd (deleted)")
     (tmp_path / "self").mkdir()
 
-    assert steps(str(tmp_path), os.getuid()) == {"7": (21, True), "8": (30, False)}
+    assert steps(str(tmp_path), os.getuid()) == {"7": (21, True), "8": (30, False), "9": (52, True)}
     assert steps(str(tmp_path), os.getuid() + 1) == {}, "a user's process may call itself so"
 
 

@@ -233,10 +233,22 @@ def test_there_are_ten_clean_scripts() -> None:
         "squeue --me | tee -a queue.log; nvidia-smi | head -n 3",
         "port=29500  # of nobody",
         "srun hostname",
+        "export NCCL_IB_HCA=mlx5",
     ],
 )
 def test_what_only_looks_like_one_is_none(line: str) -> None:
     assert findings(job(line, f"{SRUN} python train.py")) == []
+
+
+def test_a_launcher_that_stands_in_a_variable_over_several_lines_is_read_as_it_is_run() -> None:
+    launcher = (
+        'LAUNCHER="torchrun \\\n --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node $((4 * 2)) \\\n'
+        ' --master_addr $MASTER_ADDR --master_port 6000"'
+    )
+
+    (found,) = findings(job(launcher, f"{SRUN} bash -c '$LAUNCHER train.py'", "export LAUNCHER"))
+
+    assert (found.name, found.problem) == ("fixed-port", "the port 6000 is every job's")
 
 
 @given(st.text(alphabet="abc $\\'\"`(){}<>|&;\n#=-!srundocker0/.", max_size=200))

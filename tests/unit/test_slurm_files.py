@@ -119,6 +119,9 @@ def test_a_job_has_a_tmp_of_its_own_unless_the_site_says_otherwise() -> None:
     assert "\nNamespaceType=namespace/tmpfs\n" in later["slurm.conf"]
     assert "\nDirs=/tmp,/var/tmp,/dev/shm\n" in ours["job_container.conf"]
     assert "JobContainerType" not in shared["slurm.conf"]
+    for name in ("JobContainerType", "NamespaceType"):
+        newest = render(cluster(slurm_conf_parameters={name: None}, slurm_version="25.11"))
+        assert "namespace/tmpfs" not in newest["slurm.conf"], "either name is both"
     assert "JobContainerType" not in old["slurm.conf"], "jobs that are not confined share the node's"
     assert own["job_container.conf"] == "BasePath=/scratch"
 

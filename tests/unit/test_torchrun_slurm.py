@@ -62,6 +62,13 @@ def test_slurms_list_of_nodes_is_read_without_slurm(listed: str, names: list[str
     assert LAUNCHER["hosts"](listed) == names
 
 
+@pytest.mark.parametrize(
+    ("listed", "each"), [("1(x2)", [1, 1]), ("4,2", [4, 2]), ("2(x2),1", [2, 2, 1]), ("3", [3, 1])]
+)
+def test_a_nodes_tasks_are_its_own(listed: str, each: list[int]) -> None:
+    assert [LAUNCHER["tasks"](listed, node) for node in range(len(each))] == each
+
+
 def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     code, variables, command = dry(capsys, "--launcher-options", "--max-restarts 1", "train.py", "--lr", "1e-5")
 
@@ -154,6 +161,8 @@ def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | No
         (["--nproc-per-node", "8", "train.py"], {}, "8 workers of a node for 4 granted GPUs"),
         (["--nproc-per-node", "0", "train.py"], {}, "it must be 1 or more"),
         ([], {}, "no program is named"),
+        (["--launcher-options", "it's", "train.py"], {}, "close the quote"),
+        (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "1,2"}, "2 tasks on a node"),
         (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "no-host[1-2].invalid"}, "has no address here"),
         (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "localhost,gpu02"}, "which is every machine's own"),
     ],

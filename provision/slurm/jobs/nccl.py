@@ -32,8 +32,9 @@ _SWITCHES = {
 def baked_nccl(script: Script) -> Iterator[Told]:
     """A setting that is right on the machine where it was written."""
     for line, name, value in assigned(script, *_OF_A_MACHINE):
-        fixed = value and not value.startswith(("^", "$"))
-        if fixed:
+        # A prefix (mlx5) fits every machine that has such adapters.
+        prefix = name == "NCCL_IB_HCA" and "_" not in value
+        if value and not value.startswith(("^", "$")) and not prefix:
             effect = "on a machine that calls it otherwise, NCCL finds no network, or a slower one"
             yield line, f"{name}={value}", effect, _OF_A_MACHINE[name]
 

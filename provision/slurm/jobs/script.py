@@ -37,8 +37,9 @@ class Script:
         for word in self.assignments:
             if match := _ASSIGNMENT.fullmatch(word.text):
                 name, more, value = match.groups()
+                read = list(commands(value))
                 # The words of a substitution are another shell's.
-                parts = [value] if "$(" in value else value.split()
+                parts = list(read[0].texts) if len(read) == 1 and not re.search(r"\$\((?!\()", value) else [value]
                 items = word.items or tuple(Word(one, word.line) for one in parts)
                 if more or name not in found:
                     found[name] = found.get(name, ()) + items
