@@ -104,6 +104,7 @@ ELSEWHERE = {
             "preflight.own_name",
         ],
         "cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in": ["preflight.cgroup"],
+        "a_kernel_matters_where_jobs_have_a_tmp_of_their_own": ["preflight.kernel"],
     },
     # Every machine of the lab has the shells that its users have.
     "tests/unit/test_judge_cluster_users.py": {
