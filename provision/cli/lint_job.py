@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -56,6 +55,8 @@ def _text(file: Path) -> str:
         raise ClusterctlError(
             f"{file} cannot be read: {error.strerror}", fix="name a file that you may read"
         ) from error
+    from provision.slurm.jobs.shell import for_a_shell
+
     first = data.split(b"\n", 1)[0]
     problem = ""
     if len(data) > _LIMIT:
@@ -66,8 +67,8 @@ def _text(file: Path) -> str:
         problem = "it is no text"
     elif b"\r" in first:
         problem = "its lines end as on Windows, which sbatch refuses"
-    elif first.startswith(b"#!") and not re.search(rb"\b(ba|da|z|k)?sh\b", first):
-        problem = f"it is for {first[2:].decode(errors='replace').strip()}; only shell scripts are looked into"
+    elif first.startswith(b"#!") and not for_a_shell(named := first.decode(errors="replace")):
+        problem = f"it is for {named[2:].strip()}; only shell scripts are looked into"
     if problem:
         raise ClusterctlError(f"{file}: {problem}", fix="name the script that sbatch or srun runs")
     return data.decode("utf-8", errors="replace")

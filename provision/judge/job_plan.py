@@ -13,9 +13,7 @@ from provision.judge.slurm_answers import Node, Partition, nodes_in, partitions_
 from provision.judge.slurm_facts import Facts
 from provision.model.gres import printed
 
-#: What a job is called that only proves something; it is not in the way of another one.
-JOB_NAME = "clusterctl-verify"
-#: MiB that such a job asks for.
+#: MiB that a job asks for which only proves something.
 MEMORY = 64
 
 

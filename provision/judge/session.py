@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from provision.judge.job_plan import gpus_in
+from provision.judge.job_plan import MEMORY, gpus_in
 from provision.judge.slurm_answers import line, nodes_in, pairs, partitions_in
 from provision.judge.slurm_facts import Facts
 from provision.model.checks import Check, Level, Subject, Verdict
@@ -23,8 +23,7 @@ SUBJECT = Subject(
 
 #: What the script's step, its batch script and its allocation's command end with.
 STEP_CODE, BATCH_CODE, ALLOCATION_CODE = "5", "6", "4"
-#: MiB that its jobs ask for, and what sacct is asked of one of them.
-MEMORY = 64
+#: What sacct is asked of one of its jobs.
 ACCOUNTED = ("JobIDRaw", "State", "ExitCode", "User", "Account", "QOS", "Partition", "ElapsedRaw", "AllocTRES")
 #: What need not be shown on each machine on which users log in.
 ELSEWHERE = "the session on the controller shows it"

@@ -25,24 +25,22 @@ _HERE = re.compile(r"^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
 
 def _ports(script: Script) -> Iterator[tuple[int, str]]:
     """Yield line and value of each port at which workers meet."""
-    yield from ((line, value) for line, _, value in assigned(script, "MASTER_PORT", "PET_MASTER_PORT"))
-    for call in script.called(*_MEETING):
-        for name in ("master-port", "main-process-port"):
-            if option := call.options.get(name):
-                yield option.line, option.value
-        if (option := call.options.get("rdzv-endpoint")) and (found := re.search(r":([^:\]]+)$", option.value)):
-            yield option.line, found[1]
+    yield from _meeting(script, "PORT", ("master-port", "main-process-port"), re.compile(r":([^:\]]+)$"))
 
 
 def _addresses(script: Script) -> Iterator[tuple[int, str]]:
     """Yield line and value of each address at which workers meet."""
-    yield from ((line, value) for line, _, value in assigned(script, "MASTER_ADDR", "PET_MASTER_ADDR"))
+    yield from _meeting(script, "ADDR", ("master-addr", "main-process-ip"), re.compile(r"^(.*?)(?::[^:\]]*)?$", re.S))
+
+
+def _meeting(script: Script, what: str, names: tuple[str, ...], part: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield line and value of what variables, launchers' options and that part of an endpoint say of the place."""
+    yield from ((line, value) for line, _, value in assigned(script, f"MASTER_{what}", f"PET_MASTER_{what}"))
     for call in script.called(*_MEETING):
-        for name in ("master-addr", "main-process-ip"):
-            if option := call.options.get(name):
-                yield option.line, option.value
-        if option := call.options.get("rdzv-endpoint"):
-            yield option.line, re.sub(r":[^:\]]*$", "", option.value)
+        yield from ((call.options[name].line, call.options[name].value) for name in names if name in call.options)
+        endpoint = call.options.get("rdzv-endpoint")
+        if endpoint and (found := part.search(endpoint.value)):
+            yield endpoint.line, found[1]
 
 
 def fixed_port(script: Script) -> Iterator[Told]:

@@ -262,11 +262,16 @@ def _inner(command: Command) -> Iterator[Word]:
         yield command.document
 
 
+def for_a_shell(first: str) -> bool:
+    """Tell whether a script's first line, which begins with #!, names a shell that this reads."""
+    return re.search(r"\b(ba|da|z|k)?sh\b", first) is not None
+
+
 def is_script(text: str, files: tuple[str, ...], words: tuple[str, ...]) -> bool:
     """Tell whether a here-document is a shell script: by its first line, by its file's name, by who reads it."""
     first = text.lstrip().split("\n", 1)[0]
     if first.startswith("#!"):
-        return re.search(r"\b(ba|da|z|k)?sh\b", first) is not None
+        return for_a_shell(first)
     names = (*files, *(word for word in words[1:] if words[0] == "tee"))
     if any(name.endswith((".sh", ".bash", ".slurm", ".sbatch")) for name in names):
         return True
