@@ -1,0 +1,265 @@
+"""What the options of docker run and docker create mean in a job, as options of Podman's."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import granted_gpus
+from granted_gpus import RefusedError
+
+#: What a container gets of ours beside its image, by the name that it has there.
+IN_CONTAINER = Path("/usr/local/libexec/clusterctl/in_container")
+
+#: Options that have no value of their own, with one dash and with two.
+SHORT_FLAGS = "ditPq"
+FLAGS = {
+    "--detach", "--interactive", "--tty", "--publish-all", "--quiet", "--rm", "--init", "--read-only", "--sig-proxy",
+    "--no-healthcheck", "--oom-kill-disable", "--disable-content-trust", "--privileged", "--help", "--env-host",
+    "--replace", "--no-hosts", "--rmi", "--http-proxy", "--use-api-socket",
+}  # fmt: skip
+LONG = {
+    "-a": "--attach", "-c": "--cpu-shares", "-d": "--detach", "-e": "--env", "-h": "--hostname", "-i": "--interactive",
+    "-l": "--label", "-m": "--memory", "-p": "--publish", "-P": "--publish-all", "-q": "--quiet", "-t": "--tty",
+    "-u": "--user", "-v": "--volume", "-w": "--workdir", "--net": "--network",
+}  # fmt: skip
+
+#: What is left out, because it is another's to say or there already, with the reason.
+_SLURM = "what a job may use is Slurm's to say (--mem, --cpus-per-task)"
+_NETWORK = "the container is on its node's network, by the node's address"
+LEFT_OUT = {
+    **dict.fromkeys((
+        "--memory", "--memory-swap", "--memory-reservation", "--memory-swappiness", "--kernel-memory", "--cpus",
+        "--cpu-shares", "--cpu-period", "--cpu-quota", "--cpu-rt-period", "--cpu-rt-runtime", "--cpuset-cpus",
+        "--cpuset-mems", "--pids-limit", "--blkio-weight", "--device-cgroup-rule", "--oom-kill-disable",
+        "--cgroup-parent", "--cgroupns",
+    ), _SLURM),
+    **dict.fromkeys((
+        "--publish", "--publish-all", "--expose", "--link", "--ip", "--ip6", "--mac-address", "--network-alias",
+        "--dns", "--dns-option", "--dns-search", "--domainname",
+    ), _NETWORK),
+    "--pid": "a container sees its own processes",
+    "--userns": "root in the container is you",
+    "--volume-driver": "volumes are on the node's disk",
+    "--isolation": "", "--disable-content-trust": "", "--use-api-socket": "", "--storage-opt": "",
+}  # fmt: skip
+
+#: Variables of the job that a container gets, as a task without container has them.
+PASSED = re.compile(r"(SLURM|SLURMD|NCCL|GLOO|UCX|MASTER|TORCH|OMP)_\w+|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE")
+#: What of the node is nobody's data.
+SYSTEM = {"/", "/dev", "/proc", "/run", "/var/run"}
+SOCKETS = {"/var/run/docker.sock", "/run/docker.sock"}
+
+
+def options(words: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Take the options off the front of some words; yield each by its long name with its value, of a flag None."""
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
+        if word == "--":
+            return
+        if word.startswith("--"):
+            name, has, value = word.partition("=")
+            name = LONG.get(name, name)
+            yield name, value if has else None if name in FLAGS else following(name, words)
+            continue
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            name = LONG.get(f"-{letter}", f"-{letter}")
+            if letter in SHORT_FLAGS and not letters.startswith("="):
+                yield name, None
+                continue
+            yield name, letters.removeprefix("=") or following(name, words)
+            break
+
+
+def following(name: str, words: list[str]) -> str:
+    """Return the value that stands in a word of its own."""
+    if not words:
+        raise RefusedError(f"{name} has no value", "docker run --help")
+    return words.pop(0)
+
+
+def on(value: str | None) -> bool:
+    """Tell whether a flag is switched on."""
+    return value is None or value.lower() in ("true", "1", "t")
+
+
+class Run:
+    """A container that is to be started, in Podman's words. What has to be told the user is in ``told``."""
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], known: Mapping[str, str] | None = None
+    ) -> None:
+        """Read Docker's words. ``known`` are the GPUs that are described to container engines; None: look.
+
+        Raises:
+            RefusedError: something cannot be had in a job.
+        """
+        self.environment, self.known = environment, known
+        self.told: list[str] = []
+        self.out: list[str] = []
+        self.gpus: str | None = None
+        self.shm = self.platform = self.pull = ""
+        self.init, self.own_ipc = True, False
+        rest = list(words)
+        for name, value in options(rest):
+            translate = getattr(self, "set_" + name.removeprefix("--").replace("-", "_"), None)
+            if translate:
+                translate(value)
+            elif name in LEFT_OUT:
+                if LEFT_OUT[name]:
+                    self.say(f"{name} is left out: {LEFT_OUT[name]}")
+            else:
+                self.out.append(name if value is None else f"{name}={value}")
+        self.image = rest[0] if rest else ""
+        self.command = rest[1:]
+
+    def say(self, line: str) -> None:
+        """Remember a line for the user, once."""
+        if line not in self.told:
+            self.told.append(line)
+
+    def words(self) -> list[str]:
+        """Return what podman run is told. What the user says comes last, and wins."""
+        gpus = granted_gpus.words(self.gpus, self.environment, self.known)
+        shm = [f"--shm-size={self.shm}"] if self.shm and self.own_ipc else []
+        if self.shm and not shm:
+            self.say(f"--shm-size {self.shm} is left out: /dev/shm is the job's, as with --ipc=host")
+        first = [*(["--init"] if self.init else []), "--security-opt=label=disable", *self.of_the_job()]
+        return [*first, *gpus, *self.out, *shm, *([self.image] if self.image else []), *self.command]
+
+    def of_the_job(self) -> list[str]:
+        """Return what gives a container what a task without one has of its job."""
+        words = [f"--env={name}" for name in sorted(self.environment) if PASSED.fullmatch(name)]
+        for step in ("JOB", "STEP"):
+            if nodes := self.environment.get(f"SLURM_{step}_NODELIST"):
+                words.append(f"--env=CLUSTERCTL_{step}_HOSTS={' '.join(hosts(nodes))}")
+        tools = sorted(IN_CONTAINER.iterdir()) if IN_CONTAINER.is_dir() else []
+        return words + [f"--volume={tool}:/usr/local/bin/{tool.name}:ro" for tool in tools]
+
+    # What means something else here: each option by its name.
+
+    def set_privileged(self, value: str | None) -> None:
+        if on(value):
+            self.say("--privileged gives no more than this job has: its user's rights, its granted devices")
+
+    def set_init(self, value: str | None) -> None:
+        self.init = on(value)
+
+    def set_platform(self, value: str) -> None:
+        self.platform = value
+        self.out.append(f"--platform={value}")
+
+    def set_pull(self, value: str) -> None:
+        self.pull = value
+        self.out.append(f"--pull={value}")
+
+    def set_gpus(self, value: str) -> None:
+        self.gpus = value.replace('"', "").replace("'", "")
+
+    def set_runtime(self, value: str) -> None:
+        if value == "nvidia" and self.gpus is None:
+            self.gpus = "all"
+        self.say(f"--runtime {value} is left out: GPUs come by --gpus all")
+
+    def set_device(self, value: str) -> None:
+        source, _, name = value.partition("=")
+        number = re.fullmatch(r"/dev/nvidia(\d+)", value.partition(":")[0])
+        if source == "nvidia.com/gpu":
+            before = f"{self.gpus}," if (self.gpus or "").startswith("device=") else "device="
+            self.gpus = "all" if name == "all" else before + name
+        elif number and number[1] not in granted_gpus.granted(self.environment):
+            raise RefusedError(
+                f"--device {value}: this job was not granted that GPU", "--gpus all gives those that were"
+            )
+        else:
+            self.out.append(f"--device={value}")
+
+    def set_ulimit(self, value: str) -> None:
+        name, has, numbers = value.partition("=")
+        kind = getattr(resource, f"RLIMIT_{name.upper()}", None)
+        if not has or kind is None or not re.fullmatch(r"-?\d+(:-?\d+)?", numbers):
+            self.out.append(f"--ulimit={value}")
+            return
+        hard = resource.getrlimit(kind)[1]
+        wanted = [int(number) for number in numbers.split(":")]
+        cut = [one if hard == resource.RLIM_INFINITY or 0 <= one <= hard else hard for one in wanted]
+        if cut != wanted:
+            self.say(f"--ulimit {value}: this job's hard limit is {hard}, which it gets")
+        self.out.append(f"--ulimit={name}={':'.join(map(str, cut))}")
+
+    def set_shm_size(self, value: str) -> None:
+        self.shm = value
+
+    def set_ipc(self, value: str) -> None:
+        self.own_ipc = value not in ("host", "")
+        self.out.append(f"--ipc={value}")
+
+    def set_network(self, value: str) -> None:
+        if value in ("none", "host") or value.startswith("container:"):
+            self.out.append(f"--network={value}")
+        elif value not in ("bridge", "default"):
+            self.say(f"--network {value}: {_NETWORK}")
+
+    def set_user(self, value: str) -> None:
+        user = value.partition(":")[0]
+        if user in (str(os.getuid()), self.environment.get("USER")) and user not in ("0", "root"):
+            self.say(f"--user {value} is left out: root in the container is you, and what it writes is yours")
+        elif user.isdigit() and user != "0" and not subordinate():
+            problem = f"--user {value}: you have no subordinate numbers, so that a container has you alone"
+            raise RefusedError(problem, "leave --user out; or ask the site for yours in /etc/subuid")
+        else:
+            self.out.append(f"--user={value}")
+
+    def set_add_host(self, value: str) -> None:
+        self.out.append(f"--add-host={value.replace('host-gateway', '127.0.0.1')}")
+
+    def set_security_opt(self, value: str) -> None:
+        if not value.startswith("apparmor"):
+            self.out.append(f"--security-opt={value}")
+
+    def set_volume(self, value: str) -> None:
+        source, colon, _ = value.partition(":")
+        if colon and source.startswith(("/", ".")):
+            mountable(f"-v {value}", source)
+        self.out.append(f"--volume={value}")
+
+    def set_mount(self, value: str) -> None:
+        fields = dict(part.partition("=")[::2] for part in value.split(","))
+        if fields.get("type") == "bind":
+            mountable(f"--mount {value}", fields.get("source") or fields.get("src") or "")
+        self.out.append(f"--mount={value}")
+
+
+def mountable(option: str, source: str) -> None:
+    """Refuse what is no data of anybody's, and what is not there: Docker would make it, as root."""
+    path = os.path.abspath(source)  # noqa: PTH100 - a link stays one
+    if path in SOCKETS:
+        raise RefusedError(
+            f"{option}: a job has no engine's socket", "call docker in the job itself, not in a container"
+        )
+    if path in SYSTEM:
+        raise RefusedError(f"{option}: {path} is the node's, and no data", "name the directories that are needed")
+    if not os.path.lexists(path):
+        problem = f"{option}: {path} is not on {os.uname().nodename}, or you may not enter it"
+        raise RefusedError(problem, f"mkdir -p {path}, in a directory that all nodes share")
+
+
+def subordinate(path: Path = Path("/etc/subuid")) -> bool:
+    """Tell whether there are numbers for others than the user in their containers."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.split(":")[0] in (str(os.getuid()), os.environ.get("USER")) for line in lines)
+
+
+def hosts(nodelist: str) -> list[str]:
+    """Return the names of Slurm's list of nodes."""
+    told = subprocess.run(["scontrol", "show", "hostnames", nodelist], check=False, capture_output=True, text=True)
+    return told.stdout.split()

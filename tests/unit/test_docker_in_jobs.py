@@ -1,0 +1,190 @@
+"""What Docker's options become in a job: what means something else there, is left out, or is refused."""
+
+from __future__ import annotations
+
+import os
+import resource
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provision import content
+
+IMAGE = content.ROOT / "roles/slurm_image/files/image"
+sys.path.insert(0, str(IMAGE))
+OPTIONS: dict[str, Any] = runpy.run_path(str(IMAGE / "run_options.py"))
+GPUS: dict[str, Any] = vars(sys.modules["granted_gpus"])
+sys.path.remove(str(IMAGE))
+#: Of a job with the second and the third of a node's four GPUs.
+JOB = {"SLURM_JOB_GPUS": "1,2", "USER": "ada"}
+#: What NVIDIA's description knows them by, as ``described`` reads it.
+CDI = {"/dev/nvidia1": "nvidia.com/gpu=1", "/dev/nvidia2": "nvidia.com/gpu=2"}
+
+
+def run(*words: str, known: dict[str, str] | None = None, **environment: str) -> tuple[list[str], list[str], Any]:
+    """Return Podman's options, without what every container gets; the lines for the user; and all that was read."""
+    read = OPTIONS["Run"]([*words, "img", "sh", "-c", "true"], JOB | environment, known or {})
+    told = read.words()
+    assert told[-4:] == ["img", "sh", "-c", "true"]
+    always = ("--init", "--security-opt=label=disable", "--env=SLURM_JOB_GPUS", "--env=CUDA_VISIBLE_DEVICES=")
+    return [word for word in told[:-4] if word not in always], read.told, read
+
+
+BOTH = "--device=/dev/nvidia1 --device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0,1"
+#: Docker's words, what Podman is told, and a piece of what the user is told.
+TABLE = [
+    ("--rm -it", "--rm --interactive --tty", ""),
+    ("-itd --name=a", "--interactive --tty --detach --name=a", ""),
+    ("-itw/x -eA=b", "--interactive --tty --workdir=/x --env=A=b", ""),
+    ("-e A=b -e=C", "--env=A=b --env=C", ""),
+    ("--entrypoint= ", "--entrypoint=", ""),
+    ("--label --privileged", "--label=--privileged", ""),
+    ("--gpus all", BOTH, ""),
+    ("--gpus=1", "--device=/dev/nvidia1 --env=CUDA_VISIBLE_DEVICES=0", ""),
+    ("--gpus device=1", "--device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0", ""),
+    ('--gpus "device=0,1"', BOTH, ""),
+    ('--gpus "device=1","capabilities=utility"', "--device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0", ""),
+    ("--gpus count=1,capabilities=gpu", "--device=/dev/nvidia1 --env=CUDA_VISIBLE_DEVICES=0", ""),
+    ("--gpus all,capabilities=utility", BOTH, ""),
+    ("--device nvidia.com/gpu=all", BOTH, ""),
+    ("--device nvidia.com/gpu=1", "--device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0", ""),
+    ("--runtime=nvidia", BOTH, "--runtime nvidia is left out"),
+    ("--runtime runc", "", "--runtime runc is left out"),
+    ("--device /dev/nvidia2", "--device=/dev/nvidia2", ""),
+    ("--device /dev/infiniband/uverbs0", "--device=/dev/infiniband/uverbs0", ""),
+    ("--privileged", "", "--privileged gives no more"),
+    ("--privileged=true", "", "--privileged gives no more"),
+    ("--privileged=false", "", ""),
+    ("--network host", "--network=host", ""),
+    ("--net=host", "--network=host", ""),
+    ("--network bridge", "", ""),
+    ("--network test-net", "", "--network test-net: the container is on its node's network"),
+    ("--network none", "--network=none", ""),
+    ("-p 6006:6006", "", "--publish is left out: the container is on its node's network"),
+    ("-P", "", "--publish-all is left out"),
+    ("--ipc=host", "--ipc=host", ""),
+    ("--shm-size 1g", "", "--shm-size 1g is left out: /dev/shm is the job's"),
+    ("--shm-size 1g --ipc=host", "--ipc=host", "--shm-size 1g is left out"),
+    ("--shm-size=1g --ipc=private", "--ipc=private --shm-size=1g", ""),
+    ("--pid=host", "", "--pid is left out: a container sees its own processes"),
+    ("--userns=host", "", "--userns is left out"),
+    ("--memory 4g", "", "--memory is left out: what a job may use is Slurm's to say"),
+    ("-m4g --cpus 2", "", "--cpus is left out"),
+    ("--cap-add SYS_NICE", "--cap-add=SYS_NICE", ""),
+    ("--security-opt apparmor=unconfined", "", ""),
+    ("--security-opt seccomp=unconfined", "--security-opt=seccomp=unconfined", ""),
+    ("--restart=always", "--restart=always", ""),
+    ("--add-host api:host-gateway", "--add-host=api:127.0.0.1", ""),
+    ("--user 0:0", "--user=0:0", ""),
+    ("--user 2001:3001", "", "root in the container is you"),
+    ("-u ada", "", "root in the container is you"),
+    ("-v data:/data", "--volume=data:/data", ""),
+    ("-v /tmp:/x:ro", "--volume=/tmp:/x:ro", ""),
+    ("--mount type=bind,source=/tmp,target=/x", "--mount=type=bind,source=/tmp,target=/x", ""),
+    ("--mount type=tmpfs,target=/x", "--mount=type=tmpfs,target=/x", ""),
+    ("--ulimit nosuch=3", "--ulimit=nosuch=3", ""),
+    ("--platform linux/arm64", "--platform=linux/arm64", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("docker", "podman", "says"), TABLE, ids=[row[0] for row in TABLE])
+def test_an_option_becomes_what_it_means_in_a_job(
+    docker: str, podman: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 2001)
+    words, told, _ = run(*([docker.strip()] if docker.endswith(" ") else docker.split()))
+
+    assert words == podman.split()
+    assert any(says in line for line in told) if says else told == []
+
+
+def test_a_limit_above_the_jobs_own_is_cut_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (100, 4096 if kind == resource.RLIMIT_NOFILE else -1))
+
+    words, told, _ = run("--ulimit", "nofile=1048576", "--ulimit", "nofile=10:20", "--ulimit", "memlock=-1")
+
+    assert words == ["--ulimit=nofile=4096", "--ulimit=nofile=10:20", "--ulimit=memlock=-1"]
+    assert told == ["--ulimit nofile=1048576: this job's hard limit is 4096, which it gets"]
+
+
+def test_process_one_takes_signals_and_is_the_program_only_where_that_is_asked() -> None:
+    assert "--init" in OPTIONS["Run"](["img"], JOB, {}).words()
+    assert "--init" not in OPTIONS["Run"](["--init=false", "img"], JOB, {}).words()
+
+
+def test_gpus_have_the_names_of_nvidias_description_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "nvidia.yaml").write_text(
+        "kind: nvidia.com/gpu\ndevices:\n"
+        "- {name: '0', containerEdits: {deviceNodes: [{path: /dev/nvidia1}]}}\n"
+        "- {name: GPU-a, containerEdits: {deviceNodes: [{path: /dev/nvidia1}]}}\n"
+        "- {name: all, containerEdits: {deviceNodes: [{path: /dev/nvidia1}, {path: /dev/nvidia2}]}}\n"
+    )
+    (tmp_path / "other.yaml").write_text("- no description\n")
+    known = GPUS["described"]([str(tmp_path)])
+
+    # Its number is NVIDIA's count, not the device file's.
+    assert run("--gpus", "1", known=known)[0][0] == "--device=nvidia.com/gpu=0"
+    uuids = {"CUDA_VISIBLE_DEVICES": "GPU-a"}
+    assert run("--gpus", "all", known=known, **uuids)[0][0] == "--device=nvidia.com/gpu=GPU-a"
+
+
+def test_a_container_that_asks_for_no_gpu_is_told_that_it_has_none() -> None:
+    assert "--env=CUDA_VISIBLE_DEVICES=" in OPTIONS["Run"](["img"], JOB, {}).words()
+    assert "--env=CUDA_VISIBLE_DEVICES=" not in OPTIONS["Run"](["img"], {"USER": "ada"}, {}).words()
+
+
+def test_a_container_knows_its_job_and_what_the_user_says_comes_last() -> None:
+    environment = {"NCCL_DEBUG": "INFO", "RANK": "3", "MASTER_ADDR": "node1", "PATH": "/bin", "AWS_SECRET": "x"}
+    words, _, _ = run("-e", "RANK=77", **environment)
+
+    assert words == ["--env=MASTER_ADDR", "--env=NCCL_DEBUG", "--env=RANK", "--env=RANK=77"]
+
+
+@pytest.mark.parametrize(
+    ("docker", "problem", "fix"),
+    [
+        ("--gpus 3", "this job was granted 2", "--gres=gpu:N"),
+        ("--gpus device=2", "2 is not this job's", "--gpus all"),
+        ("--gpus device=GPU-x", "GPU-x is not this job's", "--gpus all"),
+        ("--device /dev/nvidia0", "was not granted that GPU", "--gpus all"),
+        ("--device nvidia.com/gpu=2", "2 is not this job's", "--gpus all"),
+        ("-v /:/host", "/ is the node's, and no data", "name the directories"),
+        ("-v /dev:/dev", "/dev is the node's", "name the directories"),
+        ("-v /../:/host:ro", "/ is the node's, and no data", "name the directories"),
+        ("--mount type=bind,src=/,dst=/host", "/ is the node's, and no data", "name the directories"),
+        ("-v /var/run/docker.sock:/var/run/docker.sock", "no engine's socket", "in the job itself"),
+        ("-v /nowhere/data:/data", "/nowhere/data is not on", "mkdir -p /nowhere/data"),
+        ("-v ./nowhere:/data", "nowhere is not on", "mkdir -p"),
+        ("--user 1000", "no subordinate numbers", "leave --user out"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_with_what_to_do(
+    docker: str, problem: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPTIONS["Run"].set_user.__globals__, "subordinate", lambda: False)
+    with pytest.raises(GPUS["RefusedError"]) as refused:
+        run(*docker.split())
+
+    assert problem in refused.value.args[0]
+    assert fix in refused.value.args[1]
+
+
+def test_gpus_of_a_job_without_any_are_refused() -> None:
+    with pytest.raises(GPUS["RefusedError"], match="was granted no GPU"):
+        OPTIONS["Run"](["--gpus", "all", "img"], {"USER": "ada"}, {}).words()
+
+
+def test_an_option_without_its_value_is_refused() -> None:
+    with pytest.raises(GPUS["RefusedError"], match="--name has no value"):
+        OPTIONS["Run"](["--rm", "--name"], JOB, {})
+
+
+def test_a_number_in_a_container_needs_subordinate_ones(tmp_path: Path) -> None:
+    (tmp_path / "subuid").write_text(f"somebody:100000:65536\n{os.getuid()}:200000:65536\n")
+
+    assert OPTIONS["subordinate"](tmp_path / "subuid")
+    (tmp_path / "subuid").write_text("somebody:100000:65536\n")
+    assert not OPTIONS["subordinate"](tmp_path / "subuid")
