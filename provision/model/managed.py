@@ -48,8 +48,8 @@ class ManagedError(ValueError):
 class Place:
     """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown.
 
-    ``known`` is false where nobody has said what its content has to be. ``program``: the text is a program that comes
-    with the role, of which nobody wants to read the difference.
+    ``known`` is false where nobody has said what its content has to be. ``program``: the text is one of a program, of
+    which nobody wants to read the difference.
     """
 
     path: str
@@ -190,7 +190,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         text=None if text is None else str(text),
         secret=bool(entry.get("secret", False)),
         known=known,
-        program="file" in entry,
+        program="file" in entry or str(text or "").startswith("#!"),
     )
 
 

@@ -9,6 +9,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.slurm.gres import gres_values
+from provision.slurm.names import LINES
 from provision.slurm.shares import partition_defaults
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
@@ -23,8 +24,10 @@ _NODE_KEYS = (
     ("Feature", "features"),
     ("Weight", "weight"),
 )
-#: Where the Slurm image (role slurm_image) keeps our own programs; the daemons run from it.
-_PROGRAMS = "/usr/local/libexec/clusterctl"
+#: Where slurmd keeps what it fetches; a Prolog or Epilog without a directory is fetched with slurm.conf.
+_FETCHED = "/run/slurm/conf"
+#: Ours among them.
+PROGRAMS = ("job_begin", "job_end", "job_task")
 _OF_THE_SITE = "set by slurm_conf_parameters"
 #: Without these a job takes what it did not ask for: cgroup.conf(5).
 _CONFINES = ("ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace")
@@ -43,7 +46,8 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
 
     ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
-    with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name.
+    with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
+    ``programs`` the names of those of ours that slurm.conf names.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
@@ -57,8 +61,11 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
             fix="let the machines tell: clusterctl discover; or declare it under [slurm_compute:vars]",
         )
     kinds = _kinds(cluster)
+    parameters = _merged(cluster.slurm_parameters, _parameters(cluster))
+    named = {parameter.value for parameter in parameters if parameter.name in LINES}
     return {
-        "parameters": [parameter._asdict() for parameter in _merged(cluster.slurm_parameters, _parameters(cluster))],
+        "parameters": [parameter._asdict() for parameter in parameters],
+        "programs": [program for program in PROGRAMS if program in named],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
         "partitions": [_partition_line(cluster, partition) for partition in cluster.partitions],
         "gres": gres_values(cluster, kinds),
@@ -155,14 +162,24 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
-    yield Parameter(
-        "Prolog", f"{_PROGRAMS}/job_begin", "shows a job's user the images that all users of the node share"
-    )
-    yield Parameter("Epilog", f"{_PROGRAMS}/job_end", "ends what left the job's process tree, as Podman's helpers do")
-    yield Parameter("TaskProlog", f"{_PROGRAMS}/job_task", "tells of the job's own directory, and fills it: STAGE_IN")
+    yield from _programs(cluster)
     yield from _accounting(cluster)
     if _since(cluster, "25.11"):
         yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
+
+
+def _programs(cluster: Cluster) -> Iterable[Parameter]:
+    """Yield our programs for jobs, which nodes fetch with this file.
+
+    Were they in the image, a node that is told of a new one before it has a new image would lose jobs.
+    """
+    yield Parameter("Prolog", "job_begin", "shows a job's user the images that all users of the node share")
+    yield Parameter("Epilog", "job_end", "ends what left the job's process tree, as Podman's helpers do")
+    if _since(cluster, LINES["Prolog"]):
+        yield Parameter("Prolog", "job_task", "for nodes to fetch it; it does nothing before a task begins")
+        yield Parameter(
+            "TaskProlog", f"{_FETCHED}/job_task", "tells of the job's own directory, and fills it: STAGE_IN"
+        )
 
 
 def _own_directories(cluster: Cluster) -> Iterable[Parameter]:
@@ -211,17 +228,21 @@ def _merged(
     """
     site = {name.lower(): (name, value) for name, value in declared.items()}
     result = []
-    for parameter in ours:
+    of_ours = list(ours)
+    last = {parameter.name: place for place, parameter in enumerate(of_ours)}
+    for place, parameter in enumerate(of_ours):
         if parameter.name.lower() not in site:
             result.append(parameter)
             continue
-        _, value = site.pop(parameter.name.lower())
+        _, value = site[parameter.name.lower()]
         if parameter.name == "SlurmctldParameters" and "enable_configless" not in str(value or "").split(","):
             # Without it no node gets a configuration, so it is not the site's to lose.
             value = ",".join(filter(None, ["enable_configless", str(value or "")]))
         if isinstance(value, tuple):
             result.append(parameter)
-        result += _lines(parameter.name, value, of_the_site)
+        if place == last[parameter.name]:
+            result += _lines(parameter.name, value, of_the_site)
+            del site[parameter.name.lower()]
     return result + [line for name, value in site.values() for line in _lines(name, value, of_the_site)]
 
 

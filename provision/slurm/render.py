@@ -12,6 +12,8 @@ from provision.model.cluster import Cluster
 from provision.slurm.conf import slurm_values
 
 _TEMPLATES = ROOT / "roles" / "slurm_conf" / "templates"
+#: Programs of ours that nodes fetch with their configuration.
+_PROGRAMS = ROOT / "roles" / "slurm_conf" / "files"
 
 
 def render(cluster: Cluster) -> dict[str, str]:
@@ -36,4 +38,5 @@ def render_values(values: Mapping[str, Any]) -> dict[str, str]:
     ours = {
         name.removesuffix(".j2"): environment.get_template(name).render(slurm_conf_values=values) for name in templates
     }
-    return {**ours, **values["files"]}
+    programs = {name: (_PROGRAMS / name).read_text(encoding="utf-8") for name in values["programs"]}
+    return {**ours, **programs, **values["files"]}

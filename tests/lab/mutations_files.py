@@ -62,6 +62,11 @@ FILES = (
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
     *spoilt("owner", "munge", MUNGE, "node1"),
     *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
+    *(
+        row
+        for name in ("begin", "end", "task")
+        for row in spoilt("mode", "slurm_conf", f"/etc/slurm/job_{name}", "head")
+    ),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),
     *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),

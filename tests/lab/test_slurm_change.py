@@ -24,9 +24,9 @@ def slurm(lab: labs.Lab, *words: str, user: str = USER) -> str:
     return labs.run(inside(lab, *words, user=user)).stdout.strip()
 
 
-def submit(lab: labs.Lab, *options: str) -> int:
+def submit(lab: labs.Lab, *options: str, work: str = "sleep 600") -> int:
     fixed = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--ntasks=1", "--mem=100", "--time=30")
-    return int(slurm(lab, *fixed, *options, "--wrap=sleep 600"))
+    return int(slurm(lab, *fixed, *options, f"--wrap={work}"))
 
 
 def queued(lab: labs.Lab) -> dict[int, str]:
@@ -73,15 +73,16 @@ def site(provisioned_lab: labs.Lab) -> Iterator[Site]:
 class Submitting(threading.Thread):
     """Somebody who submits jobs one after the other, so that some are a moment old whenever something happens."""
 
-    def __init__(self, lab: labs.Lab) -> None:
+    def __init__(self, lab: labs.Lab, *options: str, work: str = "sleep 600") -> None:
         super().__init__()
         self.lab, self.stop, self.refused = lab, threading.Event(), 0
+        self.options, self.work = options, work
         self.accepted: list[int] = []
 
     def run(self) -> None:
         while not self.stop.wait(0.3):
             try:
-                self.accepted.append(submit(self.lab, "--hold"))
+                self.accepted.append(submit(self.lab, *self.options, work=self.work))
             except AssertionError:
                 self.refused += 1
 
@@ -110,7 +111,7 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     before = container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")
     site.wants(MessageTimeout=37)
 
-    with Submitting(lab) as somebody:
+    with Submitting(lab, "--hold") as somebody:
         done = site.provision()
 
     assert done.returncode == 0, done.stdout
@@ -129,6 +130,24 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     assert (interactive.returncode, allocation.returncode) == (0, 0)
     again = json.loads(site.provision().stdout)
     assert (again["exit_code"], again["changed"]) == (0, 0)
+
+
+def test_jobs_that_begin_while_nodes_are_told_of_programs_that_are_new_to_them_do_not_fail(site: Site) -> None:
+    lab = site.lab
+    site.wants(Prolog=None, Epilog=None, TaskProlog=None)
+    assert site.provision().returncode == 0
+    site.variables.unlink()
+
+    with Submitting(lab, work="srun true") as somebody:
+        done = site.provision()
+    last = slurm(lab, "srun", "--mem=100", "--time=1", "--chdir=/", "printenv", "JOB_SCRATCH")
+
+    assert done.returncode == 0, done.stdout
+    assert last.startswith("/scratch/.jobs/job-")
+    assert len(somebody.accepted) > 10
+    labs.until(lambda: not set(somebody.accepted) & queued(lab).keys())
+    ended = slurm(lab, "sacct", "-nXPo", "JobID,State,ExitCode", f"--jobs={','.join(map(str, somebody.accepted))}")
+    assert sorted(ended.splitlines()) == sorted(f"{job}|COMPLETED|0:0" for job in somebody.accepted)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +180,7 @@ def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_secon
     before = container(lab)
     site.wants(AuthInfo="cred_expire=119")
 
-    with Submitting(lab) as somebody:
+    with Submitting(lab, "--hold") as somebody:
         done = site.provision()
 
     assert done.returncode == 0, done.stdout

@@ -66,7 +66,7 @@ class Site:
 
     def files(self, host: str) -> dict[str, str]:
         folder = self.folder / host
-        return {path.name: path.read_text() for path in sorted(folder.glob("*.conf"))} if folder.is_dir() else {}
+        return {path.name: path.read_text() for path in sorted(folder.iterdir())} if folder.is_dir() else {}
 
     def rendered(self) -> dict[str, str]:
         loaded = loader.load(self.inventory)

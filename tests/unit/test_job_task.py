@@ -9,7 +9,7 @@ import pytest
 
 from provision import content
 
-PROGRAM = content.ROOT / "roles/slurm_image/files/image/job_task"
+PROGRAM = content.ROOT / "roles/slurm_conf/files/job_task"
 
 
 @pytest.fixture

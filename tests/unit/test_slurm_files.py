@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,34 @@ def test_the_sites_programs_run_after_the_clusters_own() -> None:
 
     lines = [line for line in text.splitlines() if line.startswith(("Prolog=", "Epilog="))]
     assert lines == [
-        "Prolog=/usr/local/libexec/clusterctl/job_begin",
+        "Prolog=job_begin",
+        "Epilog=job_end",
+        "Epilog=/opt/last",
+        "Prolog=job_task",
         "Prolog=site.sh",
         "Prolog=/opt/second",
-        "Epilog=/usr/local/libexec/clusterctl/job_end",
-        "Epilog=/opt/last",
     ]
+
+
+@pytest.mark.parametrize("release", ["23.11", "24.11", "25.11"])
+def test_every_program_that_slurm_conf_names_comes_to_a_node_together_with_it(release: str) -> None:
+    told = render(cluster(slurm_version=release))
+
+    named = re.findall(r"^(?:(?:Task)?(?:Prolog|Epilog)|\w*Program)=(\S+)$", told["slurm.conf"], re.M)
+    fetched = set(re.findall(r"^(?:Prolog|Epilog)=([^/\s]+)$", told["slurm.conf"], re.M))
+
+    assert {"job_begin", "job_end"} <= fetched <= told.keys()
+    assert ("/run/slurm/conf/job_task" in named) == (release != "23.11"), "before, one Prolog only"
+    for program in named:
+        assert program.removeprefix("/run/slurm/conf/") in fetched, "a node's image may be older than its slurm.conf"
+        assert told[program.removeprefix("/run/slurm/conf/")].startswith("#!/")
+
+
+def test_a_site_does_without_our_programs() -> None:
+    told = render(cluster(slurm_conf_parameters={"Prolog": None, "Epilog": None, "TaskProlog": None}))
+
+    assert set(told) == {"slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf"}
+    assert "job_begin" not in told["slurm.conf"]
 
 
 def test_files_stand_beside_ours_as_they_are_declared() -> None:
@@ -104,7 +127,7 @@ def test_files_stand_beside_ours_as_they_are_declared() -> None:
         )
     )
 
-    assert told.keys() == {"slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf", "topology.conf"}
+    assert told.keys() - render(cluster()).keys() == {"topology.conf"}
     assert told["topology.conf"] == "SwitchName=s0 Nodes=node[1-2]"
 
 
