@@ -12,10 +12,11 @@ from pathlib import Path
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.slurm_running import RECORD, needed, read, remembered, to_resume, written
 
-#: Parameters that a daemon takes up at its start only: scontrol(1), "reconfigure"; job_container.conf(5).
+#: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
+#: rests what is run before it.
 AT_START = re.compile(
     r"^(?:ClusterName|SlurmctldHost|SlurmctldPort|SlurmdPort|Auth[A-Za-z]*|CredType|TLS[A-Za-z]*|JobContainerType"
-    r"|NamespaceType)=.*$",
+    r"|NamespaceType|PrologFlags)=.*$",
     re.M | re.I,
 )
 #: Both questions in one command of the engine: each costs a process in the container. Of nodes only those that are

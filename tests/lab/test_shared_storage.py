@@ -175,3 +175,20 @@ def test_a_mount_that_is_no_longer_declared_goes_when_that_is_asked_and_nobody_u
     assert "is not a mountpoint" in lab.root("node2", "mountpoint /t_gone 2>&1", check=False)
     assert lab.root("node2", "find /etc/systemd -name 't_gone*'") == ""
     assert lab.root("node2", "cat /srv/t_gone/file && rm -r /srv/t_gone /t_gone").strip() == "kept"
+
+
+def test_what_a_job_had_on_the_disk_of_a_node_that_crashed_goes_when_it_is_back(lab: labs.Lab) -> None:
+    script = "touch $JOB_SCRATCH/half; echo $JOB_SCRATCH; sleep 300"
+    for node in ("node1", "node2"):
+        run(lab, f"sbatch --nodelist={node} --no-requeue --job-name=t-crash --output=t-{node} --wrap '{script}'")
+        labs.until(lambda node=node: bool(run(lab, f"cat t-{node} 2>/dev/null", check=False)))  # type: ignore[misc]
+    lost, going_on = run(lab, "cat t-node1"), run(lab, "cat t-node2")
+
+    labs.docker("kill", lab.container("node1"))
+    lab.restart("node1")
+
+    storage = f"/var/lib/clusterctl/jobs/{lost.rpartition('-')[2]}"
+    labs.until(lambda: lab.root("node1", f"ls -d {lost} {storage} /scratch/.jobs/.ended/* 2>/dev/null || true") == "")
+    assert lab.root("node2", f"ls {going_on}").strip() == "half"
+    run(lab, "scancel --name=t-crash")
+    labs.until(lambda: run(lab, "timeout 10 srun --nodelist=node1 echo back", check=False) == "back")
