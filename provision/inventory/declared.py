@@ -24,7 +24,7 @@ from provision.inventory.declared_slurm import (
     release_from,
     require_database_parameters,
 )
-from provision.inventory.declared_slurm_files import files_from, require_files
+from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
@@ -38,7 +38,7 @@ _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
-    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
     *declared_proof.READ,
     "slurm_database_parameters",
@@ -93,6 +93,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             slurm_version=version,
             slurm_parameters=parameters,
             slurm_files=files,
+            container_runtime=container_runtime_from(site["job_container_runtime"], files),
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),

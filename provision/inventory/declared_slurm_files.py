@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from provision.errors import ClusterctlError
 from provision.slurm.names import FETCHED, LINES
+
+Runtime = Literal["podman", "pyxis", "none"]
 
 _SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\.sh")
 #: Bytes that one file may have: slurmctld sends all of them in one message to each slurmd.
@@ -66,6 +68,35 @@ def _text(name: str, text: Any, release: str) -> str:
             f"{where} has no interpreter", fix="begin the script with a line such as #!/bin/bash", said=(name, "")
         )
     return text
+
+
+def container_runtime_from(value: Any, files: Mapping[str, str]) -> Runtime:
+    """Return what runs containers of jobs: our plugin with rootless Podman, the site's pyxis, or nothing.
+
+    Raises:
+        ClusterctlError: there is no such one, or plugstack.conf of the site loads another.
+    """
+    if value is not None and value not in get_args(Runtime):
+        raise ClusterctlError(
+            f"job_container_runtime is {value!r}: it must be {', '.join(get_args(Runtime))}",
+            fix="leave it out: srun --container-image runs rootless Podman",
+            said=("job_container_runtime", ""),
+        )
+    runtime: Runtime = value or "podman"
+    loads = re.findall(r"(?m)^\s*(?:required|optional|include)\s.*pyxis", files.get("plugstack.conf", ""))
+    if loads and runtime == "podman":
+        raise ClusterctlError(
+            "slurm_conf_files: plugstack.conf loads pyxis, and the cluster's own plugin has the same options",
+            fix="set job_container_runtime=pyxis under [all:vars], or take pyxis out of plugstack.conf",
+            said=("plugstack.conf", ""),
+        )
+    if runtime == "pyxis" and "plugstack.conf" not in files:
+        raise ClusterctlError(
+            "job_container_runtime is pyxis, and slurm_conf_files has no plugstack.conf that loads it",
+            fix="write it there, as 'plugstack.conf: required /opt/pyxis/spank_pyxis.so'",
+            said=("job_container_runtime", ""),
+        )
+    return runtime
 
 
 def lines_from(name: str, value: Any, release: str) -> Any:

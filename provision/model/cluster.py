@@ -143,6 +143,8 @@ class Cluster(_Declared):
     cgroup_parameters: Mapping[str, str | None] = {}
     #: Further files for Slurm's directory, by name.
     slurm_files: Mapping[str, str] = {}
+    #: What runs containers of jobs: ours, or what the site has.
+    container_runtime: Literal["podman", "pyxis", "none"] = "podman"
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()

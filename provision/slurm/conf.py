@@ -47,7 +47,8 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
-    ``programs`` the names of those of ours that slurm.conf names.
+    ``programs`` the names of those of ours that slurm.conf names,
+    ``containers`` is what runs those of jobs, ``plugstack`` the site's own lines of plugstack.conf.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
@@ -70,7 +71,9 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         "partitions": [_partition_line(cluster, partition) for partition in cluster.partitions],
         "gres": gres_values(cluster, kinds),
         "cgroup": [parameter._asdict() for parameter in _confinement(cluster)],
-        "files": dict(cluster.slurm_files),
+        "containers": cluster.container_runtime,
+        "plugstack": cluster.slurm_files.get("plugstack.conf", "").strip(),
+        "files": {name: text for name, text in cluster.slurm_files.items() if name != "plugstack.conf"},
     }
 
 

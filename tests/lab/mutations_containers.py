@@ -112,8 +112,8 @@ def left(names: list[str]) -> Row:
 
 
 #: In two batches: a check names five things and counts the others.
-# job_container.conf is ours, and has rows of its own.
-STRAYS = [name for name in FETCHED if name != "job_container.conf"]
+# Two of them are ours, and have rows of their own.
+STRAYS = [name for name in FETCHED if name not in ("job_container.conf", "plugstack.conf")]
 LEFT, LEFT_TOO = left(STRAYS[:5]), left(STRAYS[5:])
 
 CONFIGURATION = (
@@ -129,6 +129,7 @@ CONFIGURATION = (
     *spoilt("owner", "slurm_conf", f"{CONF}/gres.conf", "head"),
     *spoilt("mode", "slurm_conf", f"{CONF}/cgroup.conf", "head"),
     *spoilt("mode", "slurm_conf", f"{CONF}/job_container.conf", "head"),
+    *spoilt("owner", "slurm_conf", f"{CONF}/plugstack.conf", "head"),
     *spoilt("mode", "slurm_conf", CONF, "head"),
     Row(
         "slurmd has fetched another file",

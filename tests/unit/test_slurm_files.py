@@ -67,6 +67,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"slurm_conf_parameters": {"PrologFlags": "Alloc", "JobContainerType": "job_container/tmpfs"}},
         "let jobs share /tmp by 'JobContainerType: null'",
     ),
+    ({"job_container_runtime": "docker"}, "must be podman, pyxis, none"),
+    ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
+    ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
 ]
 
 
@@ -115,7 +118,7 @@ def test_every_program_that_slurm_conf_names_comes_to_a_node_together_with_it(re
 def test_a_site_does_without_our_programs() -> None:
     told = render(cluster(slurm_conf_parameters={"Prolog": None, "Epilog": None, "TaskProlog": None}))
 
-    assert set(told) == {"slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf"}
+    assert set(told) == {"slurm.conf", "gres.conf", "cgroup.conf", "job_container.conf", "plugstack.conf"}
     assert "job_begin" not in told["slurm.conf"]
 
 
@@ -129,6 +132,24 @@ def test_files_stand_beside_ours_as_they_are_declared() -> None:
 
     assert told.keys() - render(cluster()).keys() == {"topology.conf"}
     assert told["topology.conf"] == "SwitchName=s0 Nodes=node[1-2]"
+
+
+def test_a_sites_lines_of_plugstack_conf_are_added_to_ours() -> None:
+    ours, lines = "\noptional spank_container.so\n", "optional /opt/site.so a=b\n"
+
+    assert ours in render(cluster())["plugstack.conf"]
+    both = render(cluster(slurm_conf_files={"plugstack.conf": lines}))["plugstack.conf"]
+    assert ours in both
+    assert both.endswith(f"\n{lines}")
+
+
+@pytest.mark.parametrize("runtime", ["pyxis", "none"])
+def test_a_site_that_has_pyxis_has_no_plugin_of_ours(runtime: str) -> None:
+    lines = "required /opt/spank_pyxis.so\n"
+    text = render(cluster(job_container_runtime=runtime, slurm_conf_files={"plugstack.conf": lines}))["plugstack.conf"]
+
+    assert "spank_container.so" not in text
+    assert text.endswith(f"\n{lines}")
 
 
 def test_a_job_has_a_tmp_of_its_own_unless_the_site_says_otherwise() -> None:
