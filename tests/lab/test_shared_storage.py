@@ -118,6 +118,21 @@ def test_a_data_set_is_on_the_nodes_own_disk_before_the_job_that_asks_for_it_and
         )  # type: ignore[misc]
 
 
+def test_each_part_of_a_heterogeneous_job_has_its_own_directory_and_what_it_asks_for(lab: labs.Lab) -> None:
+    run(lab, "mkdir -p t-parts && echo pixels >t-parts/1")
+    step = 'sh -c "echo \\$SLURMD_NODENAME \\$JOB_SCRATCH \\$(cat \\$JOB_SCRATCH/t-parts/1)"'
+
+    told = run(lab, f"STAGE_IN=$HOME/t-parts srun --nodelist=node1 {step} : --nodelist=node2 {step}")
+
+    parts = dict(line.split(" ", 1) for line in told.splitlines())
+    first, second = (parts[node].removesuffix(" pixels") for node in ("node1", "node2"))
+    number = int(first.removeprefix("/scratch/.jobs/job-"))
+    assert second == f"/scratch/.jobs/job-{number + 1}", told
+    for node, path in (("node1", first), ("node2", second)):
+        left = f"{path} /run/clusterctl/jobs/{number} /run/clusterctl/jobs/{number + 1}"
+        labs.until(lambda node=node, left=left: lab.root(node, f"ls -d {left} 2>/dev/null || true") == "")  # type: ignore[misc]
+
+
 def test_a_job_that_asks_for_what_is_not_there_says_so_and_its_node_goes_on(lab: labs.Lab) -> None:
     done = run(
         lab,
