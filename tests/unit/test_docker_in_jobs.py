@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ IMAGE = content.ROOT / "roles/slurm_image/files/image"
 sys.path.insert(0, str(IMAGE))
 OPTIONS: dict[str, Any] = runpy.run_path(str(IMAGE / "run_options.py"))
 GPUS: dict[str, Any] = vars(sys.modules["granted_gpus"])
+DOCKER: dict[str, Any] = runpy.run_path(str(IMAGE / "docker"))
+COMPOSE: dict[str, Any] = runpy.run_path(str(IMAGE / "compose.py"))
 sys.path.remove(str(IMAGE))
 #: Of a job with the second and the third of a node's four GPUs.
 JOB = {"SLURM_JOB_GPUS": "1,2", "USER": "ada"}
@@ -188,3 +191,116 @@ def test_a_number_in_a_container_needs_subordinate_ones(tmp_path: Path) -> None:
     assert OPTIONS["subordinate"](tmp_path / "subuid")
     (tmp_path / "subuid").write_text("somebody:100000:65536\n")
     assert not OPTIONS["subordinate"](tmp_path / "subuid")
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("run --rm img", ("run", ["--rm", "img"])),
+        ("container run img", ("run", ["img"])),
+        ("--context default -H unix:///x --debug run img", ("run", ["img"])),
+        ("--log-level=debug ps -a", ("ps", ["-a"])),
+        ("buildx build -t a .", ("build", ["-t", "a", "."])),
+        ("image ls", ("image", ["ls"])),
+        ("--version", ("--version", [])),
+        ("", ("", [])),
+    ],
+)
+def test_dockers_words_before_a_command_and_its_long_names_are_read(words: str, command: tuple[str, list[str]]) -> None:
+    assert DOCKER["command_of"](words.split()) == command
+
+
+@pytest.mark.parametrize(
+    "command", ["swarm init", "service ls", "context ls", "update a", "stats", "pause a", "container stats"]
+)
+def test_a_command_that_is_not_to_be_had_is_refused_in_one_line(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert DOCKER["main"](command.split()) == 125
+
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "is not to be had in a job. Fix: " in told
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("create -d overlay test-net", 0), ("rm test-net", 0), ("exists test-net", 0), ("connect n c", 0)],
+)
+def test_a_network_of_ones_own_is_the_nodes(words: str, code: int) -> None:
+    assert DOCKER["main"](["network", *words.split()]) == code
+
+
+@pytest.mark.parametrize(
+    ("image", "registry", "whole"),
+    [
+        ("python", "docker.io", "docker.io/library/python"),
+        ("nvidia/cuda:12", "docker.io", "docker.io/nvidia/cuda:12"),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", "nvcr.io", "nvcr.io/nvidia/pytorch:24.05-py3"),
+        ("head:5000/a", "head:5000", "head:5000/a"),
+        ("localhost/a", "localhost", "localhost/a"),
+    ],
+)
+def test_an_image_without_a_registry_is_dockers(image: str, registry: str, whole: str) -> None:
+    assert DOCKER["registry_of"](image) == (registry, whole)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("-t a:1 .", ["a:1"]),
+        ("-ta -tb:2 -q --tag=c .", ["a", "b:2", "c"]),
+        ("--build-arg=-t .", []),
+        ("-f D .", []),
+    ],
+)
+def test_what_a_build_gives_a_name_to_is_kept(words: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        ran.append(command)
+        return type("Done", (), {"returncode": 0, "stdout": ""})
+
+    monkeypatch.setattr(DOCKER["subprocess"], "run", run)
+
+    assert DOCKER["main"](["build", *words.split()]) == 0
+    assert [command[-1] for command in ran if command[0].endswith("own-images")] == names
+
+
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        ({}, []),
+        ({"gpus": "all"}, ["--gpus=all"]),
+        ({"gpus": [{"count": 2}]}, ["--gpus=2"]),
+        ([{"capabilities": ["gpu"]}], ["--gpus=all"]),
+        ([{"driver": "nvidia", "count": 1, "capabilities": ["gpu", "utility"]}], ["--gpus=1"]),
+        ([{"driver": "nvidia", "device_ids": ["0", "1"], "capabilities": ["gpu"]}], ["--gpus=device=0,1"]),
+        ([{"driver": "tpu", "capabilities": ["gpu"]}, {"capabilities": ["tpu"]}], []),
+    ],
+)
+def test_a_service_reserves_gpus_as_with_docker(service: Any, words: list[str]) -> None:
+    if isinstance(service, list):
+        service = {"deploy": {"resources": {"reservations": {"devices": service}}}}
+    told: list[str] = []
+    COMPOSE["reserved"](service, told)
+    assert told == words
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("show hostname g[1-2]", 0, "g1\ng2\n"),
+        ("show hostnames", 0, "g1\ng2\n"),
+        ("show hostnames g2", 0, "g2\n"),
+        ("show hostnames g[3-4]", 1, "is not this job's list"),
+        ("show job", 1, "only 'show hostnames'"),
+    ],
+)
+def test_scontrol_in_a_container_knows_the_jobs_nodes(words: str, code: int, says: str) -> None:
+    job = {"SLURM_JOB_NODELIST": "g[1-2]", "SLURM_STEP_NODELIST": "g2"}
+    names = {"CLUSTERCTL_JOB_HOSTS": "g1 g2", "CLUSTERCTL_STEP_HOSTS": "g2"}
+    command = ["sh", str(IMAGE / "scontrol-hostnames"), *words.split()]
+    done = subprocess.run(command, env=job | names, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, says in done.stdout + done.stderr) == (code, True)
