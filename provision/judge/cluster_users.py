@@ -28,17 +28,19 @@ _BY_HAND = "changed by hand, or never made"
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge one machine.
 
-    ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``homes``, the
-    users whose homes are made on this machine; ``login``, whether users log in to it, with the keys in the directory
-    ``keys``.
+    ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``proof``, who
+    submits the cluster's own jobs; ``homes``, the users whose homes are made on this machine; ``login``, whether users
+    log in to it, with the keys in the directory ``keys``.
     """
     people = users_from(wants["users"], wants["groups"])
+    proof = wants["proof"]
     if not people.users and not people.groups:
         why = "cluster_users and cluster_groups name nobody"
-        return [*BEFORE.all_skipped(why), *SUBJECT.all_skipped(why)]
+        skipped = [*BEFORE.all_skipped(why), *SUBJECT.all_skipped(why)]
+        return skipped if proof["declared"] else [_ids(people, facts["people"], proof), *skipped[1:]]
     found = facts["people"]
     return [
-        _ids(people, found),
+        _ids(people, found, proof),
         _known_groups(people, found["known_groups"]),
         _shells(people, facts["state"]["paths"]),
         _groups(people, found["known_groups"]),
@@ -51,7 +53,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ]
 
 
-def _ids(people: Users, found: UserFacts) -> Check:
+def _ids(people: Users, found: UserFacts, proof: Mapping[str, Any]) -> Check:
     """One name with two numbers, or a number with two names: files would change their owner."""
     if found["known_users"] is None or found["known_groups"] is None:
         return BEFORE.unknown("ids", "the machine's name services do not answer")
@@ -60,6 +62,7 @@ def _ids(people: Users, found: UserFacts) -> Check:
     wrong = [
         *_conflicts("uid", {user.name: user.uid for user in people.present}, found["known_users"], leaving),
         *_conflicts("gid", people.gids, found["known_groups"], going),
+        *([] if proof["declared"] else _taken(str(proof["name"]), int(proof["uid"]), found)),
         *(f"subuid: {line}" for line in _overlaps(people, found["subuid"])),
         *(f"subgid: {line}" for line in _overlaps(people, found["subgid"])),
     ]
@@ -85,6 +88,16 @@ def _conflicts(word: str, declared: Mapping[str, int], known: Iterable[Known], l
             yield f"{name} is the site's directory's: take it out of cluster_{'users' if word == 'uid' else 'groups'}"
         elif number in owners and owners[number] != name and not (name in leaving and entry["own"]):
             yield f"{word} {number} is {name}'s, declared {owners[number]}'s"
+
+
+def _taken(name: str, number: int, found: UserFacts) -> Iterator[str]:
+    """Yield whose the name and the number of the user are who is to be made for the proofs."""
+    for word, known in (("uid", found["known_users"]), ("gid", found["known_groups"])):
+        for entry in known or ():
+            if entry["name"] == name and not entry["own"]:
+                yield f"cluster_test_user {name} is the site's directory's: name one of cluster_users, or leave it out"
+            elif entry["name"] != name and entry["number"] == number:
+                yield f"{word} {number} is {entry['name']}'s: set cluster_test_uid to another one"
 
 
 def _overlaps(people: Users, ranges: Sequence[Range]) -> Iterator[str]:

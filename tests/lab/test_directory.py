@@ -137,3 +137,12 @@ def test_a_declared_user_whom_the_directory_has_is_refused(lab: labs.Lab) -> Non
     assert done["exit_code"] == 3
     assert len(told) == len(lab.machines)
     assert all("lucy is the site's directory's: take it out of cluster_users" in one for one in told)
+
+
+def test_a_user_of_the_directory_is_not_made_anew_for_the_proofs(lab: labs.Lab) -> None:
+    done = labs.clusterctl("preflight", "--json", lab.inventory, "-e", "cluster_test_user=lucy", check=False)
+
+    told = [check["observed"] for check in json.loads(done.stdout)["checks"] if check["id"] == "cluster_users.ids"]
+    assert done.returncode == 3
+    assert len(told) == len(lab.machines)
+    assert all("cluster_test_user lucy is the site's directory's: name one of cluster_users" in one for one in told)

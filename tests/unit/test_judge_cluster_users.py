@@ -20,6 +20,7 @@ WANTS = {
     ],
     "groups": [{"name": "physics", "gid": 3001}, {"name": "biology", "gid": 3002}, {"name": "gone", "state": "absent"}],
     "homes": ["ada", "ben"],
+    "proof": {"name": "ada", "uid": 2001, "declared": True},
     "login": True,
     "keys": "/etc/ssh/keys",
 }
@@ -104,6 +105,31 @@ def test_one_name_with_two_numbers_and_one_number_with_two_names_are_refused(use
 
     assert (check.verdict, check.before) == (Verdict.FAIL, True)
     assert said in check.observed
+
+
+MADE = {"name": "slurmtest", "uid": 64031, "declared": False}
+
+
+@pytest.mark.parametrize(
+    ("database", "entry", "said"),
+    [
+        ("known_users", known("slurmtest", 71001, own=False), "name one of cluster_users, or leave it out"),
+        ("known_groups", known("slurmtest", 64031, own=False), "cluster_test_user slurmtest is the site's directory's"),
+        ("known_users", known("lucy", 64031, own=False), "uid 64031 is lucy's: set cluster_test_uid to another one"),
+        ("known_groups", known("lasers", 64031), "gid 64031 is lasers's: set cluster_test_uid"),
+    ],
+)
+@pytest.mark.parametrize("people", [{}, {"users": [], "groups": []}], ids=["with people", "without"])
+def test_whoever_submits_the_proofs_is_neither_made_of_nor_beside_somebody_of_the_directory(
+    people: dict[str, Any], database: str, entry: dict[str, Any], said: str
+) -> None:
+    good = GOOD[database]
+    refused = judged({**people, "proof": MADE}, **{database: [*good, entry]})["cluster_users.ids"]
+
+    assert (refused.verdict, refused.before) == (Verdict.FAIL, True)
+    assert said in refused.observed
+    made_before = judged({**people, "proof": MADE}, **{database: [*good, known("slurmtest", 64031)]})
+    assert made_before["cluster_users.ids"].verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
@@ -214,7 +240,7 @@ def test_homes_are_judged_where_they_are_made() -> None:
 
 
 def test_nobody_declared_is_nothing_to_judge() -> None:
-    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": []})
+    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": [], "proof": WANTS["proof"]})
 
     assert {check.verdict for check in checks} == {Verdict.SKIP}
 

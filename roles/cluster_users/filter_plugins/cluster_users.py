@@ -12,21 +12,24 @@ from provision.model.users import SUBORDINATE
 from provision.model.users_declared import users_from
 
 
-def cluster_users_asks(users, groups, homes):
+def cluster_users_asks(users, groups, homes, proof):
     """Return what a machine is asked about them, as ``machine_facts`` takes it; nothing where there are none.
 
-    ``homes`` are the users whose homes are made on it.
+    ``homes`` are the users whose homes are made on it, ``proof`` who submits the cluster's own jobs.
     """
     people = users_from(plain(users), plain(groups))
-    if not people.users and not people.groups:
+    # A user who is made for the proofs may be somebody else's name or number, too.
+    made = [] if proof["declared"] else [(str(proof["name"]), int(proof["uid"]))]
+    if not people.users and not people.groups and not made:
         return {}
     named = {name for user in people.present for name in user.groups}
+    names, numbers = [name for name, _ in made], [number for _, number in made]
     return {
         "people": {
-            "users": [user.name for user in people.users],
-            "uids": [user.uid for user in people.present],
-            "groups": sorted(named | {group.name for group in people.groups}),
-            "gids": sorted(people.gids.values()),
+            "users": [user.name for user in people.users] + names,
+            "uids": [user.uid for user in people.present] + numbers,
+            "groups": sorted(named | {group.name for group in people.groups} | {*names}),
+            "gids": sorted({*people.gids.values(), *numbers}),
             "homes": [user.home for user in people.present if user.name in homes],
         },
         "state": {"paths": sorted({user.shell for user in people.present})},
