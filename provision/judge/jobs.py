@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.judge import job_storage
+from provision.judge import job_containers, job_storage
 from provision.judge.answers import mapping
 from provision.judge.slurm_answers import line, pairs
 from provision.judge.slurm_daemons import enough, limit
@@ -18,7 +18,7 @@ from provision.model.text import sections
 
 SUBJECT = Subject(
     "job",
-    ("run", "exit_code", "memlock", "gpu", "gpu_isolation", "cancel", *job_storage.NAMES),
+    ("run", "exit_code", "memlock", "gpu", "gpu_isolation", "cancel", *job_containers.NAMES, *job_storage.NAMES),
     fix="docker logs --tail 20 slurmd on the node; then clusterctl provision slurm",
     level=Level.JOB,
 )
@@ -64,6 +64,8 @@ def said(text: str, name: str) -> dict[str, str]:
         ("hung", r"^hung after (\d{1,6})$"),
         ("job", r"^ready job=(\d{1,10}) "),
         ("container", r"^ready .*container=(\S+)$"),
+        ("inside", r"^inside (.*)$"),
+        ("contained", r"^contained (\d{1,3})$"),
         ("gone", r"^gone after (\d{1,6})$"),
         ("stuck", r"^still (\S.*)$"),
     ):
@@ -103,6 +105,7 @@ def checks(facts: JobFacts, wants: Wants, *, cgroup_version: int, uid: int) -> l
         _memlock(seen, facts, wants),
         *_gpus(seen, facts, wants, cgroup_version),
         _cancel(found, facts.left),
+        job_containers.check(SUBJECT, found, wants.containers, str(uid)),
         *job_storage.checks(SUBJECT, seen, found.get("wrote"), facts.machine, wants),
     ]
 

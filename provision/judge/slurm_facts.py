@@ -26,7 +26,8 @@ class Wants:
     node_gres, ``gpus`` whether slurmd is given the machine's real ones, ``memlock`` bytes (-1 is without limit),
     ``address`` the declared one, ``partitions`` the declared state by name. A node or partition that an administrator
     keeps from jobs fails only where the cluster is being ``verifying``. ``directories`` are those of cluster_mounts;
-    ``home`` is ``shared`` where the test user's is, ``alone`` where there is no other machine.
+    ``home`` is ``shared`` where the test user's is, ``alone`` where there is no other machine. ``containers`` is what
+    runs those of jobs.
     """
 
     host: str
@@ -42,6 +43,7 @@ class Wants:
     verifying: bool = True
     directories: tuple[str, ...] = ()
     home: str = ""
+    containers: str = "podman"
 
     @property
     def compute(self) -> bool:

@@ -19,6 +19,8 @@ node1| wrote node1
 node1| ready job=12 container=clusterctl-verify-12
 node1| srun: Force Terminated StepId=12.0
 node1| gone after 2
+node1| inside job=14 kept=yes uid=64031 rank=0
+node1| contained 8
 node10| ran job=13 node=node10 uid=64031 gpus=1 opened=1 memlock=unlimited
 node10| exit 7
 """
@@ -65,7 +67,7 @@ def test_a_job_cannot_speak_for_another_node() -> None:
     ("old", "new", "name"),
     [
         ("node=node1 ", "node=node2 ", "run"),
-        ("uid=64031", "uid=0", "run"),
+        ("node=node1 uid=64031", "node=node1 uid=0", "run"),
         ("exit 7", "exit 0", "exit_code"),
         ("exit 7", "exit 1", "exit_code"),
         ("exit 7", "hung after 20", "exit_code"),
@@ -76,12 +78,32 @@ def test_a_job_cannot_speak_for_another_node() -> None:
         ("opened=1", "opened=0", "gpu_isolation"),
         ("memlock=unlimited", "memlock=64", "memlock"),
         ("gone after 2", "still COMPLETING None", "cancel"),
+        ("kept=yes", "kept=no", "container"),
+        ("rank=0", "rank=", "container"),
+        ("kept=yes uid=64031", "kept=yes uid=0", "container"),
+        ("contained 8", "contained 0", "container"),
+        ("inside job=14 kept=yes uid=64031 rank=0", "srun: unrecognized option '--container-image=x'", "container"),
     ],
 )
 def test_each_deviation_turns_its_own_check_red(old: str, new: str, name: str) -> None:
     found = judged(GOOD.replace(old, new))
 
     assert {key for key, check in found.items() if check.verdict == "fail"} == {name}
+
+
+def test_a_container_that_nobody_asked_for_or_that_no_image_is_for_is_not_proven() -> None:
+    without = GOOD.replace("container=clusterctl-verify-12", "container=none")
+
+    for check in (judged(without)["container"], judged(containers="pyxis")["container"]):
+        assert (check.verdict, check.unproven) == ("skip", True)
+    assert judged("\n".join(GOOD.splitlines()[:4]))["container"].verdict == "unknown"
+
+
+def test_why_a_container_did_not_start_is_what_the_node_said() -> None:
+    said = "container: node1: this node does not know --container-image yet, and nothing was started; tell somebody"
+    check = judged(GOOD.replace("inside job=14 kept=yes uid=64031 rank=0", said))["container"]
+
+    assert (check.verdict, check.observed) == ("fail", said)
 
 
 def test_a_job_gets_at_least_the_locked_memory_that_the_role_sets() -> None:

@@ -26,6 +26,7 @@ def wanted(wants):
         verifying=bool(wants["verifying"]),
         directories=tuple(str(path) for path in wants["directories"]),
         home=str(wants["home"]),
+        containers=str(wants["containers"]),
     )
 
 
