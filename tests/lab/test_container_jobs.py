@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 
-from labs import Lab
+import labs
+import pytest
+from labs import Lab, docker
 
-#: The image that is in every node's store, for the proof of training.
-IMAGE = "$(srun podman images --quiet | head -n 1)"
 INSIDE = "Debian GNU/Linux 12 (bookworm)"
+
+
+@functools.cache
+def image(lab: Lab) -> str:
+    """Return the number of the image that is in every node's store, for the proof of training."""
+    return lab.said("srun --quiet podman --log-level error images --quiet | head -n 1")
 
 
 def run(lab: Lab, words: str) -> subprocess.CompletedProcess[str]:
     """Run a command line as an ordinary user on the controller, in their home; $I is the image."""
-    return lab.ssh("head", f"I={IMAGE}; {words}", user="ada")
+    return lab.ssh("head", f"export I={image(lab)}; {words}", user="ada")
 
 
 def said(lab: Lab, words: str) -> list[str]:
@@ -45,15 +52,15 @@ def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(p
 def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) -> None:
     look = "ulimit -l; ulimit -n; stat --format=%d /dev/shm /tmp; id -u; id -g; env | grep ^SLURM_JOB_CPUS; umask"
     both = f"srun sh -c '{look}; echo $MARK'; srun --container-image=$I sh -c '{look}; echo $MARK'"
-    lines = said(provisioned_lab, f'export MARK=mine I={IMAGE}; umask 027; salloc --quiet sh -c "{both}"')
-    image = said(
+    lines = said(provisioned_lab, f'export MARK=mine; umask 027; salloc --quiet sh -c "{both}"')
+    inside = said(
         provisioned_lab,
         "srun --container-image=$I sh -c '. /etc/os-release; echo $PRETTY_NAME; pwd; touch /new /root/new'",
     )
 
     assert len(lines) == 18
     assert lines[:9] == lines[9:]
-    assert image == [INSIDE, "/"]
+    assert inside == [INSIDE, "/"]
 
 
 def test_streams_signals_and_exit_codes_are_the_tasks_own(provisioned_lab: Lab) -> None:
@@ -85,3 +92,287 @@ def test_a_task_has_the_gpus_that_it_was_granted_and_no_other(provisioned_lab: L
     assert one[1:] == ["visible 0"]
     assert other == ["nvidia0", "nvidia1", "visible 0,1"]
     assert none == ["visible"]
+
+
+#: An image of one shell, made from the node's own files, in the job; and a program for another processor.
+SMALL = r"""
+set -e
+root=$(mktemp -d); mkdir -p "$root/bin" "$root/etc" "$root/work"
+cp /bin/sh /bin/cat "$root/bin"
+for file in $(ldd /bin/sh /bin/cat | grep -o '/lib[^ ]*' | sort -u); do
+    mkdir -p "$root$(dirname $file)"; cp "$file" "$root$file"
+done
+touch "$root/etc/passwd" "$root/etc/group"; cp /bin/sh "$root/bin/foreign"
+printf '\267' | dd of="$root/bin/foreign" bs=1 seek=18 conv=notrunc status=none
+tar -C "$root" -cf root.tar .
+podman --log-level fatal import -q -c 'WORKDIR /work' -c 'ENV OWN=image' -c 'ENV MARK=image' \
+    -c 'ENTRYPOINT ["/bin/sh", "-c", "echo first; exec \"$@\"", "entry"]' root.tar small:1
+rm -f ./small.tar; podman --log-level fatal save -q -o small.tar small:1
+rm -rf "$root" root.tar; : >empty.tar; printf hsqs >x.sqsh
+"""
+
+
+@pytest.fixture(scope="module")
+def small(provisioned_lab: Lab) -> str:
+    """The path of such an archive, in the home of the user."""
+    provisioned_lab.said(f"cat >small.sh <<'END'\n{SMALL}END\nsrun sh small.sh 2>&1; rm small.sh")
+    return "./small.tar"
+
+
+#: What is asked for, the exit code, and words of the refusal.
+REFUSED = [
+    ("--container-image=$I nosuch", 127, "has no nosuch; name a program of the image"),
+    ("--container-image=./small.tar python3 train.py", 127, "./small.tar has no python3; name a program"),
+    ("--container-image=./small.tar /bin/foreign", 126, "is for another architecture than x86_64; take an image"),
+    ("--container-image=no/such:1 true", 125, "--container-image=no/such:1: short-name"),
+    ("--container-image=head:5000/no/such:1 true", 125, "manifest unknown; name one that the nodes have"),
+    ("--container-image='a name' true", 125, "'a name' is no name of an image; name one that the nodes have"),
+    ("--container-image=./nosuch.tar true", 125, "No such file or directory; give the path of an archive"),
+    ("--container-image=./empty.tar true", 125, "./empty.tar is empty; make it again: podman save"),
+    (
+        "--container-image=./x.sqsh true",
+        125,
+        "is a squashfs of enroot's, which only enroot can mount; make an archive",
+    ),
+    ("--container-image=$I --container-mounts=/nosuch:/x true", 125, "/nosuch is not there; make it, or mount"),
+    ("--container-image=$I --container-mounts=/:/x true", 125, "/ is the whole of a machine; name the directories"),
+    ("--container-image=$I --container-mounts=/home/grace:/x true", 125, "/home/grace is closed to you; ask its"),
+    (
+        "--container-image=$I --container-mounts=/tmp:x true",
+        125,
+        "'x' is no place in the container; begin it with /",
+    ),
+    ("--container-image=$I --container-mounts=/tmp:/x:rx true", 125, "no flag 'rx' is known here; ro, rw"),
+    (
+        "--container-image=$I --container-workdir=/nosuch true",
+        125,
+        "No such file or directory in the container; give",
+    ),
+    ("--container-image=$I --container-name='a name' true", 125, "a name is no name; letters, digits"),
+    ("--container-name=nobody true", 125, "the job has no container nobody here; --container-image=IMAGE"),
+    ("--container-image=$I --container-save=./x.sqsh true", 125, "it is written as an archive, not as a squashfs"),
+    (
+        "--container-image=$I --container-unshare=net true",
+        125,
+        "containers share the node's network and IPC; leave",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def refusals(provisioned_lab: Lab, small: str) -> list[tuple[int, list[str]]]:
+    """Exit code and lines of each, with two tasks of one job; Slurm's own lines are left out."""
+    steps = "".join(f"srun --quiet {words}; echo code $?\n" for words, _, _ in REFUSED)
+    script = f"cat >steps.sh <<'END'\n{steps}END\nsalloc --quiet -w node1 -n 2 sh steps.sh 2>&1; rm steps.sh"
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in said(provisioned_lab, script):
+        if line.startswith("code "):
+            found.append((int(line[5:]), lines))
+            lines = []
+        elif not line.startswith(("srun: ", "slurmstepd")):
+            lines.append(line)
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[words for words, _, _ in REFUSED])
+def test_what_cannot_work_is_one_line_with_the_node_and_what_to_do(
+    refusals: list[tuple[int, list[str]]], number: int
+) -> None:
+    _, code, says = REFUSED[number]
+    found, lines = refusals[number]
+
+    assert {line for line in lines if not line.startswith("container: node1: ")} == set()
+    assert (found, says in lines[0]) == (code, True), lines
+    # Of what is refused before there is a container, the first task tells for both.
+    assert len(set(lines)) == 1
+    assert len(lines) == 1 or code != 125 or "in the container" in says
+
+
+def test_programs_of_several_kinds_in_a_step_are_refused(provisioned_lab: Lab) -> None:
+    done = run(
+        provisioned_lab,
+        "echo '* true' >multi.conf; srun --container-image=$I --multi-prog multi.conf; c=$?; rm multi.conf; exit $c",
+    )
+
+    assert "--multi-prog and --container-image do not go together: start the programs by a script" in done.stderr
+    assert (done.stdout, done.returncode) == ("", 1)
+    labs.until(lambda: provisioned_lab.said("squeue --me --noheader") == "", 20, "its allocation stays")
+
+
+def test_an_archives_image_has_its_own_variables_directory_and_entry_point(provisioned_lab: Lab, small: str) -> None:
+    lab, show = provisioned_lab, "/bin/sh -c 'echo $OWN $MARK $MINE $PWD'"
+    given = f"export MARK=job MINE=mine; srun --container-image={small}"
+
+    assert said(lab, f"{given} {show}") == ["image image mine /work"]
+    assert said(lab, f"{given} --container-env=MARK,NONE {show}") == ["image job mine /work"]
+    entry = "--container-entrypoint --container-workdir=/etc"
+    assert said(lab, f"{given} {entry} {show}") == ["first", "image image mine /etc"]
+
+
+def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> None:
+    lab, given = provisioned_lab, "srun --container-image=$I"
+    mounts = "--container-mounts='./a dir:/data:ro+rprivate,tmpfs:/empty,/usr/share/doc' --container-workdir=/data"
+    look = "cat .mark; : >/empty/x; ls -A /empty /usr/share/doc | head -n 2; : >x"
+
+    done = run(lab, f"mkdir -p 'a dir'; echo here >'a dir/.mark'; {given} {mounts} sh -c '{look}'; rm -r 'a dir'")
+    assert (done.stdout.splitlines()[:2], "Read-only file system" in done.stderr) == (["here", "/empty:"], True)
+    assert run(lab, f"{given} ls $HOME").returncode == 2
+    number = lab.said("id -u")
+    home = "sh -c 'pwd; id -u; id -un; : >made; stat --format=%u made; rm made'"
+    assert said(lab, f"{given} --container-mount-home {home}") == ["/home/ada", number, "ada", number]
+    root = said(lab, f"{given} --container-mount-home --container-remap-root --container-workdir=/root {home}")
+    assert root == ["/root", "0", "root", "0"]
+    assert run(lab, f"{given} --container-readonly touch /new").returncode == 1
+    assert said(lab, "PYXIS_CONTAINER_IMAGE=$I PYXIS_CONTAINER_WORKDIR=/usr srun pwd") == ["/usr"]
+
+
+def test_a_batch_script_runs_in_its_container_and_an_allocations_steps_do(provisioned_lab: Lab) -> None:
+    look = ". /etc/os-release; echo $PRETTY_NAME ${RANK-none}"
+    script = (
+        "printf '#!/bin/sh\\n#SBATCH --container-image %s\\n#SBATCH --output=batch.out\\n%s\\n' $I "
+        f"'{look}' >batch.sh; sbatch --quiet --wait batch.sh; cat batch.out; rm batch.sh batch.out"
+    )
+
+    assert said(provisioned_lab, script) == [f"{INSIDE} none"]
+    assert said(provisioned_lab, f"salloc --quiet --container-image=$I srun sh -c '{look}'") == [f"{INSIDE} 0"]
+
+
+def test_a_container_of_a_name_is_found_again_in_its_job_and_what_is_saved_afterwards(
+    provisioned_lab: Lab, small: str
+) -> None:
+    steps = (
+        f"srun --container-image={small} --container-name=mine /bin/sh -c 'echo kept >/kept'; "
+        "srun --container-name=mine /bin/cat /kept; "
+        f"srun --container-image={small} /bin/sh -c 'cat /kept || echo gone'; "
+        "srun --container-name=mine:create /bin/cat /kept; srun --container-name=mine:exec /bin/cat /kept"
+    )
+    found = run(provisioned_lab, f'salloc --quiet --nodes=1 sh -c "{steps}"')
+    other = run(provisioned_lab, "srun --container-name=mine /bin/cat /kept")
+    saved = said(
+        provisioned_lab,
+        f"srun --ntasks=2 --nodes=1 --container-image={small} --container-save=./saved.tar"
+        " /bin/sh -c 'echo saved >/saved'"
+        "; srun --container-image=./saved.tar --container-entrypoint /bin/cat /saved; rm saved.tar",
+    )
+
+    assert found.stdout.splitlines()[:2] == ["kept", "gone"], found.stderr
+    assert "the job has no container mine here" in other.stderr
+    assert saved == ["first", "saved"]
+
+
+def on_node(lab: Lab, script: str) -> str:
+    """Run a script in slurmd's container on node1."""
+    return docker("exec", lab.container("node1"), "docker", "exec", "slurmd", "sh", "-c", script)
+
+
+def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_else(provisioned_lab: Lab) -> None:
+    lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
+    says = "container: node1: this node does not know --container-image yet, and nothing was started"
+    script = "sbatch --quiet --wait -w node1 -o no.out --container-image=$I --wrap='echo ran'; cat no.out; rm no.out"
+    on_node(lab, f"mount -o remount,bind,rw /; mv {plugin} {plugin}.away")
+    try:
+        step = run(lab, "srun --nodelist=node1 --container-image=$I echo ran")
+        batch = run(lab, script)
+        without = run(lab, "srun --nodelist=node1 echo ran")
+    finally:
+        on_node(lab, f"mv {plugin}.away {plugin}; mount -o remount,bind,ro /")
+
+    for refused in (step, batch):
+        assert says in refused.stdout, refused.stderr
+        assert "ran" not in refused.stdout.splitlines()
+    assert step.returncode == 1
+    assert (without.stdout, without.returncode) == ("ran\n", 0)
+
+
+#: What could be left: processes and mounts, directories of jobs, shared memory, control groups.
+LEFT = """
+ps -e -o user:20,args 2>/dev/null | grep -E '^ada|[p]odman|[c]onmon|/[.]pause' | sort
+cut -d' ' -f5 /proc/self/mountinfo | sort
+ls -A /run/clusterctl/jobs /var/lib/clusterctl/jobs /dev/shm /tmp
+find /sys/fs/cgroup -type d -path '*job_*' | sort
+"""
+
+
+def test_containers_leave_nothing_behind(provisioned_lab: Lab) -> None:
+    starts_leave_nothing(provisioned_lab, 8)
+
+
+def starts_leave_nothing(lab: Lab, times: int) -> None:
+    """Start that many containers on a node: in a job, and in jobs that end well, badly, by scancel and by a daemon."""
+    node = "srun --nodelist=node1 --container-image=$I"
+    assert run(lab, f"{node} true").returncode == 0
+    labs.until(lambda: "ada " not in on_node(lab, LEFT), 30, lambda: on_node(lab, LEFT))
+    before = on_node(lab, LEFT)
+    script = f"""
+cat >many.sh <<END
+for i in \\$(seq {times}); do srun --quiet --container-image=$I true || exit; done
+srun --quiet podman ps --all --quiet | wc -l
+END
+salloc --quiet --nodelist=node1 --ntasks=1 sh many.sh; rm many.sh
+{node} sh -c 'exit 3'
+{node} sh -c 'setsid -f sleep 300 </dev/null >/dev/null 2>&1'
+{node} --job-name=stays sleep 300 >/dev/null 2>&1 &
+until squeue --me -h -n stays -t running -o %i | grep -q .; do sleep 0.2; done
+sleep 1; scancel --me --name=stays; wait
+"""
+
+    done = run(lab, script)
+
+    # In a job the last step's container is there until the next one comes.
+    assert done.stdout.strip() in ("0", "1"), done.stdout + done.stderr
+    labs.until(lambda: on_node(lab, LEFT) == before, 40, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
+
+
+#: As it stands in a public guide: one task a GPU, init_method="env://"; of the program the GPU is taken out.
+ENV_PROGRAM = """
+import os
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+def main():
+    dist.init_process_group(backend="gloo", init_method="env://")
+    local_rank = int(os.environ['SLURM_LOCALID'])
+    world_size = int(os.environ['SLURM_NTASKS'])
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+    data = torch.arange(32.0).reshape(8, 4) / 32
+    mine = data[dist.get_rank()::world_size]
+    loss = model(mine).square().mean()
+    loss.backward()
+    torch.manual_seed(0)
+    alone = nn.Linear(4, 1)
+    alone(data).square().mean().backward()
+    same = torch.allclose(model.module.weight.grad, alone.weight.grad)
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()} local {local_rank}: {same}", flush=True)
+    dist.destroy_process_group()
+
+main()
+"""
+ENV_SCRIPT = """#!/bin/bash
+#SBATCH --job-name=ddp-train
+#SBATCH --nodes=2               # nodes
+#SBATCH --ntasks-per-node=2     # tasks of a node
+#SBATCH --gres=gpu:2            # GPUs of a node
+#SBATCH --cpus-per-task=1       # cores of a task
+
+srun --container-image=IMAGE \
+     --container-mounts=HOME/datasets:/datasets \
+     python /datasets/train.py --data-dir /datasets/imagenet
+"""
+
+
+def test_the_guides_script_with_one_task_a_gpu_and_env_trains(provisioned_lab: Lab) -> None:
+    lab = provisioned_lab
+    lab.said(
+        f"mkdir -p datasets; cat >datasets/train.py <<'END'{ENV_PROGRAM}END\ncat >guide.sh <<'END'\n{ENV_SCRIPT}END"
+    )
+
+    lines = said(
+        lab,
+        "sed -i s:IMAGE:$I:\\;s:HOME:$HOME: guide.sh; sbatch --quiet --wait -o guide.out guide.sh; cat guide.out;"
+        " rm -r guide.* datasets",
+    )
+
+    assert sorted(lines) == [f"rank {rank} of 4 local {rank % 2}: True" for rank in range(4)]

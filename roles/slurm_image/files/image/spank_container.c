@@ -129,11 +129,11 @@ int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
     fclose(stream);
     for (size_t i = 0; i < size; i++)
         words += !line[i];
-    /* The tasks of --multi-prog have other words, which no plugin sees. */
-    for (int i = 0; i < words - argc; i++, word += strlen(word) + 1)
+    /* The tasks of --multi-prog have other words, which no plugin sees. With it, argc counts the file's text, too. */
+    for (int i = 0; i <= words - argc; i++, word += strlen(word) + 1)
         if (!strncmp(word, "--mu", 4)) {
             slurm_error("container: --multi-prog and --container-image do not go together: start the programs by a script in the image");
-            return -1;
+            exit(1); /* srun goes on where an optional plugin fails; its shepherd gives the allocation back */
         }
     if (setenv(PREFIX "COMMAND", argv[0], 1) || !(argv[0] = strdup(PROGRAM)))
         return -1;
@@ -149,12 +149,12 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
     char **argv = NULL, name[64], text[32];
     const char *value;
 
-    spank_unsetenv(sp, ASKED);
     if (!value_of(sp, IMAGE) && !value_of(sp, NAME))
         return 0;
     if (spank_get_item(sp, S_JOB_ID, &job) || spank_get_item(sp, S_JOB_STEPID, &step) || spank_get_item(sp, S_JOB_ARGV, &argc, &argv) || argc < 1)
         return -1;
     /* salloc's shell is on the node itself, where srun is. */
+    spank_unsetenv(sp, ASKED);
     if (step == SLURM_INTERACTIVE_STEP)
         return 0;
     for (int kind = 0; kind < KINDS; kind++) {
