@@ -24,7 +24,7 @@ from provision.inventory.declared_slurm import (
     release_from,
     require_database_parameters,
 )
-from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files
+from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_docker, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
@@ -38,7 +38,7 @@ _HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
-    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_docker"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
     *declared_proof.READ,
     "slurm_database_parameters",
@@ -78,6 +78,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     version = release_from(site["slurm_version"])
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
+    require_docker(site["job_docker"])
     require_files(parameters, files)
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)

@@ -92,3 +92,35 @@ def test_a_directory_that_is_not_whole_has_no_images(tmp_path: Path, text: str) 
 )
 def test_images_are_in_the_home_unless_the_user_says_otherwise(environment: dict[str, str], place: str) -> None:
     assert PROGRAM["place"](environment) == place
+
+
+@pytest.mark.parametrize(
+    ("words", "asks"),
+    [
+        ("--log-level=error run --rm train", True),
+        ("image inspect train", True),
+        ("--log-level=error exec train bash", False),
+        ("logs train", False),
+    ],
+)
+def test_a_containers_name_brings_no_image(
+    tmp_path: Path, words: str, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = layout(tmp_path, {"localhost/train:latest": []})
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setitem(
+        PROGRAM["bring"].__globals__, "podman", lambda *words: (asked.append(words), ("", "not known"))[1]
+    )
+
+    PROGRAM["bring"](str(directory), words.split())
+
+    assert bool(asked) is asks
+
+
+def test_an_images_size_is_that_of_what_is_kept(tmp_path: Path) -> None:
+    directory = layout(tmp_path, {"localhost/a:latest": ["layer"]})
+
+    found = PROGRAM["parts"](str(directory), "localhost/a:latest")
+
+    assert [Path(path).name for path in found] == ["config0", "layer"]

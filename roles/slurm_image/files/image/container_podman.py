@@ -19,7 +19,8 @@ SHARED = (
     *("--security-opt", "label=disable", "--security-opt", "seccomp=unconfined", "--group-add", "keep-groups"),
     *("--volume", "/proc:/proc", "--volume", "/dev/pts:/dev/pts", "--volume", f"{LIBRARY}/pause:/.pause:ro"),
     *("--volume", "/usr/local/bin/torchrun-slurm:/usr/local/bin/torchrun-slurm:ro"),
-    *("--entrypoint", '["/.pause"]'),
+    # As root, who is the job's user there: of a user that an image names, nothing could be read from outside.
+    *("--user", "0:0", "--entrypoint", '["/.pause"]'),
 )
 
 #: What Podman says, and what to do.

@@ -21,7 +21,7 @@ def granted(environment: Mapping[str, str]) -> list[str]:
 
 
 def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str, str]:
-    """Return by what name container engines know a GPU, from NVIDIA's descriptions (CDI)."""
+    """Return by what name container engines know a GPU, by its device file, from NVIDIA's descriptions (CDI)."""
     import yaml  # of podman-compose; only GPUs need it
 
     found: dict[str, str] = {}
@@ -31,7 +31,6 @@ def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str,
             for device in text["devices"] if text["kind"] == "nvidia.com/gpu" else []:
                 name = f"nvidia.com/gpu={device['name']}"
                 nodes = [node["path"] for node in device["containerEdits"].get("deviceNodes", [])]
-                found[device["name"]] = name
                 gpus = [node for node in nodes if re.fullmatch(r"/dev/nvidia\d+", node)]
                 # Not a part of a GPU (MIG), and not all of them.
                 if len(gpus) == 1 and not any("nvidia-cap" in node for node in nodes):
@@ -76,7 +75,9 @@ def words(asked: str | None, environment: Mapping[str, str], known: Mapping[str,
         return ["--env=CUDA_VISIBLE_DEVICES="] if mine else []
     gpus = chosen(asked, mine)
     known = described() if known is None else known
-    devices = [known.get(gpu) or known.get(f"/dev/nvidia{gpu}") or f"/dev/nvidia{gpu}" for gpu in gpus]
+    # By NVIDIA's name, if need be by the device file.
+    named = {gpu: f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus}
+    devices = [known.get(named[gpu], named[gpu]) for gpu in gpus]
     # In the container they are counted from 0.
     return [
         *(f"--device={device}" for device in devices),
