@@ -1,0 +1,209 @@
+"""What pyxis's options mean for Podman, what is refused of them, and what a task in a container finds around it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provision import content
+
+IMAGE = content.ROOT / "roles/slurm_image/files/image"
+DIGEST = "@sha256:" + "a" * 64
+STEP = {"JOB": "7", "STEP": "0", "COMMAND": "python"}
+
+
+def loaded(name: str, path: Path) -> Any:
+    """Return a program of the image as a module."""
+    spec = spec_from_loader(name, SourceFileLoader(name, str(path)))
+    assert spec is not None
+    module = module_from_spec(spec)
+    assert spec.loader is not None
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def task() -> Iterator[types.ModuleType]:
+    """container_task, with what it imports."""
+    before, modules = list(sys.path), set(sys.modules)
+    module = loaded("container_task", IMAGE / "container_task")
+    module.RULES = str(IMAGE / "torchrun-slurm")
+    yield module
+    sys.path[:] = before
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("given", "podmans"),
+    [
+        ("ubuntu:24.04", "ubuntu:24.04"),
+        ("nvcr.io#nvidia/pytorch:23.10-py3", "nvcr.io/nvidia/pytorch:23.10-py3"),
+        ("docker://nvcr.io#nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
+        ("ada@registry:5000#team/train:1", "registry:5000/team/train:1"),
+        ("ada@ubuntu", "ubuntu"),
+        (f"head:5000/clusterctl/ddp{DIGEST}", f"head:5000/clusterctl/ddp{DIGEST}"),
+        ("sha256:" + "b" * 64, "sha256:" + "b" * 64),
+    ],
+)
+def test_images_are_named_as_in_pyxis(task: Any, given: str, podmans: str) -> None:
+    assert sys.modules["container_options"].reference(given) == podmans
+
+
+@pytest.mark.parametrize("given", ["", "a b", "-v", "a;b", "#", "x" * 300, "../x\n"])
+def test_what_is_no_name_of_an_image_is_refused(task: Any, given: str) -> None:
+    with pytest.raises(task.ContainerError, match="is no name of an image"):
+        sys.modules["container_options"].reference(given)
+
+
+def test_mounts_are_written_as_in_pyxis(task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a dir").mkdir()
+    text = f"./a dir:/data:ro+rprivate+x-create=dir,{tmp_path},.:../inside,tmpfs:/t:size=1m+ro"
+
+    words, places = sys.modules["container_options"].mounts(text)
+
+    assert places == ["/data", str(tmp_path), "/inside", "/t"]
+    assert words == [
+        *("--volume", f"{tmp_path}/a dir:/data:ro,rprivate", "--volume", f"{tmp_path}:{tmp_path}"),
+        *("--volume", f"{tmp_path}:/inside", "--tmpfs", "/t:size=1m,ro"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is no mount"), (":", "is no mount"), ("/tmp:", "is no mount"), ("/tmp,", "is no mount"),
+        ("tmp:/x", "'tmp' is no path"), ("/tmp:x", "no place in the container"), ("/tmp:/x:rx", "no flag 'rx'"),
+        ("/:/x", "the whole of a machine"), ("/tmp:/", "the whole of a machine"), ("/tmp:/x/..", "the whole"),
+        ("/no/such:/x", "/no/such is not there"),
+    ],
+)  # fmt: skip
+def test_mounts_that_cannot_be_are_refused(task: Any, text: str, says: str) -> None:
+    with pytest.raises(task.ContainerError, match=says) as refused:
+        sys.modules["container_options"].mounts(text)
+
+    assert (refused.value.code, bool(refused.value.fix)) == (125, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "step-7.0"), ({"NAME": "mine"}, "job-mine"), ({"NAME": "mine:exec"}, "job-mine"),
+        ({"NAME": "7.3"}, "step-7.3"),
+    ],
+)  # fmt: skip
+def test_a_container_is_known_by_its_name_or_its_step(task: Any, options: dict[str, str], name: str) -> None:
+    assert task.named({**STEP, **options}) == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "/tmp/x", "mine:no_exec", "x" * 65, ":exec"])
+def test_a_name_that_could_be_a_path_or_an_option_is_refused(task: Any, name: str) -> None:
+    with pytest.raises(task.ContainerError):
+        task.named({**STEP, "NAME": name})
+
+
+def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: Any, tmp_path: Path) -> None:
+    settings = sys.modules["container_options"].settings
+    home = {"HOME": str(tmp_path)}
+
+    def volumes(**options: str) -> list[str]:
+        words = settings({**STEP, **options}, home)
+        return [word for option, word in itertools.pairwise(words) if option == "--volume"]
+
+    assert volumes() == volumes(MOUNT_HOME="no") == ["/tmp:/tmp"]
+    assert volumes(MOUNT_HOME="1") == ["/tmp:/tmp", f"{tmp_path}:{tmp_path}"]
+    assert volumes(MOUNT_HOME="yes", REMAP_ROOT="yes") == ["/tmp:/tmp", f"{tmp_path}:/root"]
+    assert volumes(MOUNTS=f"{tmp_path}:/tmp") == [f"{tmp_path}:/tmp"]
+    assert (
+        volumes(STEP="batch", COMMAND="/var/spool/job/script")[-1] == "/var/spool/job/script:/var/spool/job/script:ro"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "read_only"),
+    [
+        ({}, False), ({"WRITABLE": "yes"}, False), ({"WRITABLE": "no"}, True), ({"WRITABLE": "0"}, True),
+        ({"READONLY": "1"}, True), ({"READONLY": "0"}, False),
+    ],
+)  # fmt: skip
+def test_a_container_can_be_written_unless_said_otherwise(task: Any, options: dict[str, str], read_only: bool) -> None:
+    words = sys.modules["container_options"].settings({**STEP, **options}, {})
+
+    assert ("--read-only" in words) == read_only
+
+
+def test_the_images_variables_win_but_for_those_that_are_kept(task: Any) -> None:
+    job = {"PATH": "/job", "MARK": "job", "LANG": "de_DE", "HOME": "/home/ada", "SLURM_JOB_ID": "7", "TERM": "xterm"}
+    image = {"PATH": "/image", "MARK": "image", "OWN": "image", "HOME": "/root", "TERM": "dumb", "container": "podman"}
+    image["NONE"] = "image"
+
+    same = {"HOME": "/home/ada", "SLURM_JOB_ID": "7", "OWN": "image", "TERM": "xterm", "NONE": "image"}
+    assert task.variables(job, image, []) == {**same, "PATH": "/image", "MARK": "image"}
+    kept = task.variables(job, image, ["MARK", "LANG", "NONE"])
+    assert kept == {**same, "PATH": "/image", "MARK": "job", "LANG": "de_DE"}
+
+
+@pytest.mark.parametrize(
+    ("visible", "granted", "inside"),
+    [("1", "1", "0"), ("2,3", "2,3", "0,1"), ("3", "2,3", "1"), ("0", "2", "0"), ("GPU-1", "1", "GPU-1")],
+)
+def test_gpus_are_counted_as_the_container_has_them(task: Any, visible: str, granted: str, inside: str) -> None:
+    assert task.renumbered(visible, granted.split(",")) == inside
+
+
+def test_ranks_meet_where_torchrun_slurm_has_them_meet(task: Any) -> None:
+    step = {
+        "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "2", "SLURM_STEP_NODELIST": "gpu[01-02]", "SLURM_NODEID": "1",
+        "SLURM_JOB_NODELIST": "gpu[01-03]", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8",
+        "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "MASTER_ADDR": "10.0.0.1",
+    }  # fmt: skip
+    port = str(20000 + (4711 * 31 + 2) % 10000)
+    hosts = {"CLUSTERCTL_JOB_HOSTS": "gpu01 gpu02 gpu03", "CLUSTERCTL_STEP_HOSTS": "gpu01 gpu02"}
+
+    found = task.rendezvous(step, True)
+
+    assert found == {**hosts, "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_PORT": port}
+    assert task.rendezvous(step, False) == hosts
+    del step["MASTER_ADDR"]
+    assert task.rendezvous(step, True)["MASTER_ADDR"] == "gpu01", "where it has no address, its name"
+
+
+def test_options_are_taken_out_of_the_environment(task: Any) -> None:
+    environment = {"CLUSTERCTL_CONTAINER_IMAGE": "x", "CLUSTERCTL_CONTAINER_JOB": "7", "PATH": "/bin"}
+
+    assert task.asked(environment) == {"IMAGE": "x", "JOB": "7"}
+    assert environment == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize(
+    ("said", "does"),
+    [
+        (
+            "Error: initializing source docker://r/x:1: reading manifest 1 in r/x: unauthorized: access denied",
+            "podman login",
+        ),
+        ("Error: pinging container registry r: Get https://r/v2/: dial tcp: lookup r: no such host", "a registry that"),
+        ("Error: writing blob: storing blob: no space left on device", "disk for jobs is full"),
+        ("Error: x: image not known", "srun podman images"),
+        ("Error: something new", "try it: srun podman run"),
+        ("", "try it: srun podman run"),
+    ],
+)
+def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str) -> None:
+    ran = types.SimpleNamespace(returncode=125, stderr=f"first\n{said}\x1b[2J\n" if said else "", stdout="")
+
+    with pytest.raises(task.ContainerError) as refused:
+        sys.modules["container_podman"].done(ran, "--container-image=x")
+
+    assert does in refused.value.fix
+    assert "\x1b" not in str(refused.value)
+    assert "Error: " not in str(refused.value)
