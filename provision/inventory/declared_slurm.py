@@ -81,6 +81,7 @@ def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...]
         else:
             programs = lines_from(own, item, release)
             result[own] = tuple(_text("slurm.conf", "slurm_conf_parameters", own, program) for program in programs)
+    _require_together("slurm_conf_parameters", {name: item for name, item in result.items() if isinstance(item, str)})
     return result
 
 
@@ -127,6 +128,7 @@ def _named(
             raise ClusterctlError(
                 f"{where}: {name[:70]!r} is no parameter of {place}",
                 fix=f"use the names of {place}(5), as {example.partition(':')[0]}",
+                said=(name if name.isprintable() else where, ""),
             )
         if name.lower() in ours:
             raise ClusterctlError(
@@ -137,7 +139,9 @@ def _named(
         _require_known(place, where, name, release)
         if name.lower() in seen:
             raise ClusterctlError(
-                f"{where} sets {name} twice: Slurm's names do not depend on case", fix="leave one of them"
+                f"{where} sets {name} twice: Slurm's names do not depend on case",
+                fix="leave one of them",
+                said=(name, ""),
             )
         seen.add(name.lower())
         yield name, item
@@ -168,9 +172,15 @@ def _text(place: str, where: str, name: str, value: Any) -> str:
     if misfit := parameters.misfit(place, name, text):
         page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
         raise ClusterctlError(
-            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text)
+            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text.strip('"'))
         )
     return text
+
+
+def _require_together(where: str, given: Mapping[str, str]) -> None:
+    """Refuse parameters that contradict each other."""
+    if wrong := parameters.together(given):
+        raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], said=(wrong[0], given[wrong[0]]))
 
 
 def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[Partition, ...]:
@@ -184,11 +194,17 @@ def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[P
     partitions = tuple(_partition(item, compute, release) for item in value)
     names = [partition.name.lower() for partition in partitions]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ClusterctlError(f"slurm_partitions names {', '.join(twice)} twice", fix="merge the two, or rename one")
+        raise ClusterctlError(
+            f"slurm_partitions names {', '.join(twice)} twice",
+            fix="merge the two, or rename one",
+            said=("slurm_partitions", ""),
+        )
     defaults = [partition.name for partition in partitions if ("Default", "YES") in partition.parameters]
     if len(defaults) > 1:
         raise ClusterctlError(
-            f"partitions {' and '.join(defaults)} are both Default=YES", fix="leave Default: YES at one of them"
+            f"partitions {' and '.join(defaults)} are both Default=YES",
+            fix="leave Default: YES at one of them",
+            said=("slurm_partitions", ""),
         )
     if len(partitions) == 1 and not any(name == "Default" for name, _ in partitions[0].parameters):
         # Slurm's own default is NO, and a job without --partition would be refused.
@@ -214,6 +230,7 @@ def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str
         )
     nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
     texts = {key: _text("partition", f"partition {name}", key, item) for key, item in given.items() if item is not None}
+    _require_together(f"partition {name}", texts)
     if texts.get("Default", "").upper() == "YES":
         texts["Default"] = "YES"
     return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))
@@ -223,12 +240,16 @@ def _nodes(partition: str, value: Any, compute: Sequence[str]) -> tuple[str, ...
     text = ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
     if text.strip().upper() == "ALL":
         return None
-    wanted = set(hostlist.expand(text.strip()))
+    try:
+        wanted = set(hostlist.expand(text.strip()))
+    except ClusterctlError as error:
+        raise ClusterctlError(f"partition {partition}: {error.problem}", fix=error.fix, said=("Nodes", text)) from None
     if unknown := wanted - set(compute):
         near = difflib.get_close_matches(sorted(unknown)[0], compute, n=1)
         raise ClusterctlError(
             f"partition {partition} names {hostlist.fold(unknown)}, which the inventory's compute nodes "
             f"({hostlist.fold(compute)}) do not include",
             fix=f"did you mean {near[0]}?" if near else "add it under [slurm_compute], or take it out of the partition",
+            said=("Nodes", text),
         )
     return tuple(node for node in compute if node in wanted)

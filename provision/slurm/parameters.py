@@ -65,9 +65,17 @@ _WORDS = {
 #: One or more of these words, with commas.
 _LISTS = {
     "slurm.conf": {
+        # debug_str2flags() in src/common/read_config.c, of all known releases.
+        "DebugFlags": "Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind "
+        "CpuFrequency Data DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource "
+        "DB_Step DB_TRES DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang "
+        "GLOB_SILENCE Gres Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace "
+        "Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation "
+        "Route Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue",
         "AccountingStorageEnforce": "all associations limits nojobs none nosteps qos safe wckeys",
         "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
         "PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN",
+        "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
         "TaskPlugin": "task/affinity task/cgroup task/none",
     },
     "partition": {"PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN"},
@@ -80,11 +88,18 @@ _FORMS = {
         "SuspendTime": (r"\d+|-1|INFINITE", "seconds, or INFINITE"),
     },
     "slurm.conf": {
-        "SlurmctldPort": (r"\d{1,5}(-\d{1,5})?", "a port, or a range of ports"),
-        "SrunPortRange": (r"\d{1,5}-\d{1,5}", "a range of ports"),
         "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
+        # Run from wherever a daemon or a job happens to be.
+        **dict.fromkeys(
+            ("HealthCheckProgram", "SrunEpilog", "SrunProlog", "TaskEpilog", "TaskProlog", "UnkillableStepProgram"),
+            (r'"?/.*', "a whole path, of a program where the daemons and jobs are"),
+        ),
     },
 }
+#: How many ports a range has at least; one port is no range of SrunPortRange's.
+_PORTS = {"slurm.conf": {"SlurmctldPort": 1, "SrunPortRange": 2}}
+#: Of two, Slurm takes the second, and logs that it ignores the first.
+_NOT_TOGETHER = (("DefMemPerCPU", "DefMemPerNode"), ("MaxMemPerCPU", "MaxMemPerNode"))
 
 
 @dataclass(frozen=True)
@@ -140,11 +155,52 @@ def misfit(place: str, name: str, value: str) -> str:
     return "" if accepts(value) else f"it must be {what}"
 
 
+def together(given: Mapping[str, str | None]) -> tuple[str, str, str] | None:
+    """Return a parameter's name, what is wrong with it beside another, and what to do; None where all go together.
+
+    ``given`` are values by names, of slurm.conf or of one partition.
+    """
+    there = {name.lower(): value for name, value in given.items() if value is not None}
+    for ignored, taken in _NOT_TOGETHER:
+        if {ignored.lower(), taken.lower()} <= there.keys():
+            return ignored, f"{ignored} and {taken} exclude each other: Slurm ignores {ignored}", "leave one of them"
+    default, most = (minutes(there.get(name, "")) for name in ("defaulttime", "maxtime"))
+    if default is not None and most is not None and default > most:
+        return (
+            "DefaultTime",
+            f"DefaultTime {there['defaulttime']} is longer than MaxTime {there['maxtime']}",
+            "lower it, or raise MaxTime",
+        )
+    return None
+
+
+def minutes(value: str) -> float | None:
+    """Return how many minutes a time of Slurm's is, and None where that has no end or is none."""
+    days, dash, rest = value.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
+        return None
+    # After days, and where there are three, hours come first; else minutes do.
+    first = 60.0 if dash or len(parts) == 3 else 1.0
+    told = sum(int(part) * first / 60.0**place for place, part in enumerate(parts))
+    return told + int(days) * 1440 if dash else told
+
+
+def _is_ports(value: str, least: int) -> bool:
+    if not re.fullmatch(r"\d{1,5}(-\d{1,5})?", value):
+        return False
+    low, _, high = value.partition("-")
+    return 1 <= int(low) <= int(high or low) - least + 1 and int(high or low) <= 65535
+
+
 def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], str]:
     """Return what tells whether a value is one of the parameter's, and how that is said."""
     name = parameter.name
     if name in _TIMES.get(place, "").split():
         return lambda value: bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
+    if least := _PORTS.get(place, {}).get(name):
+        wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
+        return lambda value: _is_ports(value, least), f"{wanted}, from 1 to 65535, the lower one first"
     if form := _FORMS.get(place, {}).get(name):
         return lambda value: bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
     if words := _WORDS.get(place, {}).get(name):

@@ -21,6 +21,8 @@ GOOD: list[tuple[str, Any]] = [
     ("TaskPlugin", "task/affinity,task/cgroup"), ("TaskPlugin", ["task/affinity", "task/cgroup"]),
     ("ReturnToService", 0), ("SlurmctldPort", "6817-6820"), ("AccountingStorageTRES", "gres/gpu"),
     ("SuspendTime", "INFINITE"), ("PreemptMode", "REQUEUE,GANG"), ("Prolog", "/opt/site/prolog"),
+    ("SrunPortRange", "60001-65535"), ("SlurmctldPort", 6817), ("DebugFlags", "gres,NO_CONF_HASH"),
+    ("TaskProlog", "/opt/site/task"), ("HealthCheckProgram", "/opt/nhc -v"), ("DefMemPerNode", 1000),
 ]  # fmt: skip
 
 #: With one that it does not take, or that is none of its parameters.
@@ -37,6 +39,10 @@ BAD: list[tuple[str, Any]] = [
     ("PriorityType", "priority/fair"), ("PreemptType", "preempt/yes"), ("PreemptMode", "KILL"),
     ("EnforcePartLimits", "some"), ("SlurmctldPort", "http"), ("SrunPortRange", 60001), ("SuspendTime", "never"),
     ("AccountingStorageEnforce", "limit"), ("AccountingStorageType", "mysql"), ("TopologyPlugin", "tree"),
+    ("SlurmctldPort", 70000), ("SlurmctldPort", "6820-6817"), ("SrunPortRange", "63000-60001"), ("SlurmctldPort", 0),
+    ("SrunPortRange", "60001-70000"), ("DebugFlags", "Gres,Nonsense"), ("PrologFlags", "Contain,Foo"),
+    ("TaskProlog", "site.sh"),
+    ("TaskEpilog", "./end"), ("HealthCheckProgram", "nhc"), ("PriorityDecayHalfLife", "7 days"),
     ("JobCompType", "jobcomp/text"), ("MaxJobCount", 4294967296), ("PriorityUsageResetPeriod", "HOURLY"),
 ]  # fmt: skip
 
@@ -83,6 +89,32 @@ def test_what_slurm_would_not_take_of_a_partition_is_refused(name: str, value: A
 
 
 @pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"slurm_conf_parameters": {"DefMemPerCPU": 1, "DefMemPerNode": 2}}, "Slurm ignores DefMemPerCPU"),
+        ({"slurm_partitions": [{"PartitionName": "a", "MaxMemPerCPU": 1, "MaxMemPerNode": 2}]}, "Slurm ignores"),
+        (
+            {"slurm_partitions": [{"PartitionName": "a", "DefaultTime": "2-0", "MaxTime": "47:00:00"}]},
+            "partition a: DefaultTime 2-0 is longer than MaxTime 47:00:00",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(variables: dict[str, Any], said: str) -> None:
+    with pytest.raises(ClusterctlError, match=said) as refused:
+        cluster(**variables)
+
+    assert refused.value.said[0] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime")
+
+
+@pytest.mark.parametrize(
+    ("default", "most"),
+    [("60", "1:00:00"), ("1-12", "36:00:00"), ("UNLIMITED", "60"), ("60", "INFINITE"), ("5:00", "5")],
+)
+def test_a_default_time_may_be_as_long_as_the_longest(default: str, most: str) -> None:
+    assert cluster(slurm_partitions=[{"PartitionName": "a", "DefaultTime": default, "MaxTime": most}]).partitions
+
+
+@pytest.mark.parametrize(
     ("name", "version", "said"),
     [
         ("MetricsType", "24.11", "it came with 25.11"),
@@ -114,6 +146,12 @@ def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> 
     [
         ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 1:30:00\n", 4),
         ("slurm_conf_parameters: {PriorityMaxAge: 7:00}\n", 2),
+        ("slurm_conf_parameters:\n  PriorityMaxAge: 7 days\n", 3),
+        ("slurm_conf_parameters:\n  messagetimeout: 30\n", 3),
+        ("slurm_conf_parameters:\n  MessageTimeout: 30\n  MessageTIMEOUT: 3\n", 4),
+        ("slurm_partitions:\n  - PartitionName: a\n    Nodes: node[1-3]\n", 4),
+        ("slurm_partitions:\n  - PartitionName: a\n    Nodes: node[1-\n", 4),
+        ("slurm_partitions:\n  - {PartitionName: a, Default: YES}\n  - {PartitionName: b, Default: YES}\n", 2),
         ("slurm_conf_parameters:\n  MessageTimeout: 30\n  Frobnicate: 3\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 60\n  - PartitionName: b\n    MaxTime: '1:2:3:4'\n", 6),
     ],
