@@ -23,8 +23,6 @@ COMPOSE: dict[str, Any] = runpy.run_path(str(IMAGE / "compose.py"))
 sys.path.remove(str(IMAGE))
 #: Of a job with the second and the third of a node's four GPUs.
 JOB = {"SLURM_JOB_GPUS": "1,2", "USER": "ada"}
-#: What NVIDIA's description knows them by, as ``described`` reads it.
-CDI = {"/dev/nvidia1": "nvidia.com/gpu=1", "/dev/nvidia2": "nvidia.com/gpu=2"}
 
 
 def run(*words: str, known: dict[str, str] | None = None, **environment: str) -> tuple[list[str], list[str], Any]:
@@ -123,6 +121,7 @@ def test_gpus_have_the_names_of_nvidias_description_where_there_is_one(tmp_path:
         "kind: nvidia.com/gpu\ndevices:\n"
         "- {name: '0', containerEdits: {deviceNodes: [{path: /dev/nvidia1}]}}\n"
         "- {name: GPU-a, containerEdits: {deviceNodes: [{path: /dev/nvidia1}]}}\n"
+        "- {name: GPU-other, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}\n"
         "- {name: all, containerEdits: {deviceNodes: [{path: /dev/nvidia1}, {path: /dev/nvidia2}]}}\n"
     )
     (tmp_path / "other.yaml").write_text("- no description\n")
@@ -130,6 +129,10 @@ def test_gpus_have_the_names_of_nvidias_description_where_there_is_one(tmp_path:
 
     # Its number is NVIDIA's count, not the device file's.
     assert run("--gpus", "1", known=known)[0][0] == "--device=nvidia.com/gpu=0"
+    # What nvidia-smi tells in the job: not the device file's number, either.
+    assert run("--gpus", '"device=GPU-a"', known=known)[0][0] == "--device=nvidia.com/gpu=0"
+    with pytest.raises(GPUS["RefusedError"], match="GPU-other is not this job's"):
+        run("--gpus", "device=GPU-other", known=known)
     uuids = {"CUDA_VISIBLE_DEVICES": "GPU-a"}
     assert run("--gpus", "all", known=known, **uuids)[0][0] == "--device=nvidia.com/gpu=GPU-a"
 
@@ -304,3 +307,23 @@ def test_scontrol_in_a_container_knows_the_jobs_nodes(words: str, code: int, say
     done = subprocess.run(command, env=job | names, capture_output=True, text=True, check=False)
 
     assert (done.returncode, says in done.stdout + done.stderr) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("login -u ada registry", "login --authfile=/home/ada/.config/containers/auth.json -u ada registry"),
+        ("logout registry", "logout --authfile=/home/ada/.config/containers/auth.json registry"),
+        ("login --authfile=x registry", "login --authfile=x registry"),
+        ("version --format {{.Server.Version}}", "version --format {{.Client.Version}}"),
+        ("ps -a", "ps -a"),
+        ("--version", "--version"),
+    ],
+)
+def test_what_is_the_same_is_handed_on(words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[str] = []
+    monkeypatch.setitem(DOCKER["main"].__globals__, "podman", lambda words: handed.extend(words) or 0)
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert DOCKER["main"](words.split()) == 0
+    assert handed == told.split()

@@ -21,7 +21,7 @@ def granted(environment: Mapping[str, str]) -> list[str]:
 
 
 def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str, str]:
-    """Return by what name container engines know a GPU, by its device file, from NVIDIA's descriptions (CDI)."""
+    """Return the device file of each whole GPU in NVIDIA's descriptions (CDI), by its name there."""
     import yaml  # of podman-compose; only GPUs need it
 
     found: dict[str, str] = {}
@@ -29,18 +29,17 @@ def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str,
         try:
             text = yaml.safe_load(path.read_text(encoding="utf-8"))
             for device in text["devices"] if text["kind"] == "nvidia.com/gpu" else []:
-                name = f"nvidia.com/gpu={device['name']}"
                 nodes = [node["path"] for node in device["containerEdits"].get("deviceNodes", [])]
                 gpus = [node for node in nodes if re.fullmatch(r"/dev/nvidia\d+", node)]
                 # Not a part of a GPU (MIG), and not all of them.
                 if len(gpus) == 1 and not any("nvidia-cap" in node for node in nodes):
-                    found.setdefault(gpus[0], name)
+                    found[str(device["name"])] = gpus[0]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
             continue  # what is wrong with it the engine tells
     return found
 
 
-def chosen(asked: str, mine: Sequence[str]) -> list[str]:
+def chosen(asked: str, mine: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """Return those of a job's GPUs that --gpus asks for; by number they count what the job has, from 0, as CUDA does.
 
     Raises:
@@ -49,13 +48,15 @@ def chosen(asked: str, mine: Sequence[str]) -> list[str]:
     if not mine:
         raise RefusedError(f"--gpus {asked}: this job was granted no GPU", "#SBATCH --gres=gpu:N, or leave --gpus out")
     if match := re.search(r"device=([^=]+?)(?:,\w+=|$)", asked):
-        counted = {str(number): gpu for number, gpu in enumerate(mine)}
-        by_name = {gpu: gpu for gpu in mine if not gpu.isdigit()}
+        numbers = {name: file.removeprefix("/dev/nvidia") for name, file in known.items()}
+        granted_ones = {name: number for name, number in numbers.items() if number in mine} | {gpu: gpu for gpu in mine}
+        meant = {name: gpu for name, gpu in granted_ones.items() if not name.isdigit()}
+        meant |= {str(place): gpu for place, gpu in enumerate(mine)}
         names = match[1].split(",")
-        if strange := [name for name in names if name not in counted | by_name]:
+        if strange := [name for name in names if name not in meant]:
             problem = f"--gpus {asked}: {','.join(strange)} is not this job's"
             raise RefusedError(problem, f"it was granted {len(mine)}: --gpus all")
-        return [(counted | by_name)[name] for name in names]
+        return [meant[name] for name in names]
     if match := re.search(r"(?:^|count=)(\d+)", asked):
         if int(match[1]) > len(mine):
             problem = f"--gpus {asked}: this job was granted {len(mine)}"
@@ -73,11 +74,12 @@ def words(asked: str | None, environment: Mapping[str, str], known: Mapping[str,
     mine = granted(environment)
     if asked is None:
         return ["--env=CUDA_VISIBLE_DEVICES="] if mine else []
-    gpus = chosen(asked, mine)
     known = described() if known is None else known
+    gpus = chosen(asked, mine, known)
     # By NVIDIA's name, if need be by the device file.
-    named = {gpu: f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus}
-    devices = [known.get(named[gpu], named[gpu]) for gpu in gpus]
+    names = {file: f"nvidia.com/gpu={name}" for name, file in reversed(list(known.items()))}
+    files = {gpu: f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus}
+    devices = [names.get(files[gpu], files[gpu]) for gpu in gpus]
     # In the container they are counted from 0.
     return [
         *(f"--device={device}" for device in devices),
