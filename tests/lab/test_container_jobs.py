@@ -51,6 +51,7 @@ def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(p
 
 def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) -> None:
     look = "ulimit -l; ulimit -n; stat --format=%d /dev/shm /tmp; id -u; id -g; env | grep ^SLURM_JOB_CPUS; umask"
+    look += "; grep ^SigIgn /proc/self/status"
     both = f"srun sh -c '{look}; echo $MARK'; srun --container-image=$I sh -c '{look}; echo $MARK'"
     lines = said(provisioned_lab, f'export MARK=mine; umask 027; salloc --quiet sh -c "{both}"')
     inside = said(
@@ -58,8 +59,8 @@ def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) 
         "srun --container-image=$I sh -c '. /etc/os-release; echo $PRETTY_NAME; pwd; touch /new /root/new'",
     )
 
-    assert len(lines) == 18
-    assert lines[:9] == lines[9:]
+    assert len(lines) == 20
+    assert lines[:10] == lines[10:]
     assert inside == [INSIDE, "/"]
 
 

@@ -207,3 +207,30 @@ def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str)
     assert does in refused.value.fix
     assert "\x1b" not in str(refused.value)
     assert "Error: " not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (OSError(28, "No space left on device"), "container: node1: the container could not be entered: [Errno 28]"),
+        (None, "container: node1: this node does not know --container-image yet, and nothing was started; tell"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line_too(
+    task: Any, problem: OSError | None, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        assert problem is not None
+        raise problem
+
+    monkeypatch.setattr(task, "start", fails)
+    monkeypatch.setattr(task.signal, "signal", lambda *_: None)
+    monkeypatch.setenv("SLURMD_NODENAME", "node1")
+    for name, value in STEP.items() if problem else ():
+        monkeypatch.setenv(f"CLUSTERCTL_CONTAINER_{name}", value)
+
+    with pytest.raises(SystemExit) as ended:
+        task.main([])
+
+    assert ended.value.code == 125
+    assert capsys.readouterr().err.startswith(says)
