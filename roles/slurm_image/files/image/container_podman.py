@@ -18,7 +18,6 @@ SHARED = (
     *("--network", "host", "--ipc", "host", "--uts", "host", "--cgroups", "disabled", "--ulimit", "host"),
     *("--security-opt", "label=disable", "--security-opt", "seccomp=unconfined", "--group-add", "keep-groups"),
     *("--volume", "/proc:/proc", "--volume", "/dev/pts:/dev/pts", "--volume", f"{LIBRARY}/pause:/.pause:ro"),
-    *("--volume", "/usr/local/bin/torchrun-slurm:/usr/local/bin/torchrun-slurm:ro"),
     # As root, who is the job's user there: of a user that an image names, nothing could be read from outside.
     *("--user", "0:0", "--entrypoint", '["/.pause"]'),
 )
