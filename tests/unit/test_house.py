@@ -285,6 +285,17 @@ def test_a_role_that_reads_a_shared_value_depends_on_its_home(role: Path) -> Non
     assert not reads or {"role": "cluster"} in meta.get("dependencies", [])
 
 
+def test_what_has_no_arguments_to_be_checked_does_not_have_ansible_read_the_roles_specification() -> None:
+    """It would read and copy it each time: a tenth of what a run costs that has nothing to do."""
+    for path in sorted((content.ROOT / "playbooks").glob("*.yml")):
+        for task in tasks_in([task for play in load(path) for task in play.get("tasks", [])]):
+            role = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role") or {}
+            if entry := role.get("tasks_from"):
+                specs = content.ROOT / "roles" / role["name"] / "meta/argument_specs.yml"
+                checked = specs.is_file() and entry in load(specs)["argument_specs"]
+                assert role.get("rolespec_validate", True) is checked, f"{path.name}: {role['name']}, {entry}"
+
+
 def unspecified(text: str, names: set[str]) -> list[str]:
     """Return the words of a text that look like a role's variable, and are neither specified nor in ``names``."""
     return sorted({word for word in _ROLES_WORD.findall(text) if word not in variables.options() and word not in names})
@@ -294,7 +305,8 @@ def test_every_variable_that_is_read_or_named_in_a_fix_is_specified() -> None:
     product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
     texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2", ""}}
     # Filters, modules, functions and what a loop is over bear their role's name too, and so do the groups of playbooks.
-    names = {path.stem for path in texts}
+    # So do what templates are given.
+    names = {path.stem for path in texts} | {"slurm_conf_values"}
     for text in texts.values():
         names |= set(re.findall(r"^\s*(?:def|loop_var:) (\w+)", text, re.MULTILINE))
     for path in (content.ROOT / "playbooks").glob("*.yml"):
