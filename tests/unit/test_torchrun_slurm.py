@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import runpy
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import pytest
 
 from provision import content
 
-PROGRAM = content.ROOT / "roles/slurm_image/files/image/torchrun-slurm"
-LAUNCHER = runpy.run_path(str(PROGRAM))
+LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
+sys.path.insert(0, str(LAUNCH))
+
+from torchrun_slurm import launcher, main, network, numa, step  # noqa: E402
 
 #: Of a task of ``srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=4``, as slurmstepd of 24.11 sets them.
 STEP = {
@@ -39,7 +41,7 @@ def dry(capsys: pytest.CaptureFixture[str], *words: str, **changed: str | None) 
     """Return exit code, variables, and the command that would be run; a variable that is None is taken away."""
     base = changed.pop("base", None) or STEP
     environment = {**base, **changed}  # type: ignore[dict-item]
-    code = LAUNCHER["main"](["--dry-run", *words], {name: one for name, one in environment.items() if one is not None})
+    code = main.main(["--dry-run", *words], {name: one for name, one in environment.items() if one is not None})
     told = capsys.readouterr()
     if code:
         return code, {}, told.err
@@ -59,14 +61,14 @@ def dry(capsys: pytest.CaptureFixture[str], *words: str, **changed: str | None) 
     ],
 )
 def test_slurms_list_of_nodes_is_read_without_slurm(listed: str, names: list[str]) -> None:
-    assert LAUNCHER["hosts"](listed) == names
+    assert step.hosts(listed) == names
 
 
 @pytest.mark.parametrize(
     ("listed", "each"), [("1(x2)", [1, 1]), ("4,2", [4, 2]), ("2(x2),1", [2, 2, 1]), ("3", [3, 1])]
 )
 def test_a_nodes_tasks_are_its_own(listed: str, each: list[int]) -> None:
-    assert [LAUNCHER["tasks"](listed, node) for node in range(len(each))] == each
+    assert [step.tasks(listed, node) for node in range(len(each))] == each
 
 
 def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +81,25 @@ def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.Captur
     assert int(variables["OMP_NUM_THREADS"]) >= 1
     assert command.split(" ", 1)[1] == (
         "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 4 --master-addr 10.0.0.1"
-        f" --master-port {port} --max-restarts 1 train.py --lr 1e-5"
+        f" --master-port {port} --max-restarts 1"
+        f" --no-python {sys.executable} {launcher.OWN} --worker DIRECTORY 3 {sys.executable} -u train.py --lr 1e-5"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "worker"),
+    [
+        ("-m", f"4 {sys.executable} -u -m train.main --lr 1"),
+        ("--module", f"4 {sys.executable} -u -m train.main --lr 1"),
+        ("--no-python", "1 train.main --lr 1"),
+    ],
+)
+def test_how_a_worker_is_started_is_the_users_choice(
+    capsys: pytest.CaptureFixture[str], given: str, worker: str
+) -> None:
+    _, _, command = dry(capsys, f"--launcher-options={given}", "train.main", "--lr", "1")
+
+    assert command.endswith(f" --no-python {sys.executable} {launcher.OWN} --worker DIRECTORY {worker}")
 
 
 def test_a_platforms_script_gets_nodes_as_its_world(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,23 +114,21 @@ def test_a_task_is_a_worker_where_nothing_else_starts_them(capsys: pytest.Captur
 
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     assert [variables[name] for name in names] == ["6", "2", "8", "4"]
-    assert command.endswith("python3 train.py") or command.endswith("python train.py")
+    assert command == f"{sys.executable} -u train.py"
 
 
 def test_deepspeed_is_started_without_ssh_with_hosts_of_this_job(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
     _, variables, command = dry(capsys, "--env", "deepspeed", "train.py", "--deepspeed", "ds.json")
 
-    words = command.split()
-    assert words[:2] == ["deepspeed", "--hostfile"]
-    assert Path(words[2]).read_text() == "gpu01 slots=4\ngpu02 slots=4\n"
-    port = variables["MASTER_PORT"]
-    assert words[3:] == (
-        f"--no_ssh --node_rank 1 --master_addr 10.0.0.1 --master_port {port} train.py --deepspeed ds.json".split()
+    assert command == (
+        "deepspeed --hostfile DIRECTORY/hosts --no_ssh --node_rank 1 --master_addr 10.0.0.1"
+        f" --master_port {variables['MASTER_PORT']} --no_python {launcher.OWN}"
+        f" --worker DIRECTORY 3 {sys.executable} -u train.py --deepspeed ds.json"
     )
+    launcher.Plan(step.Step(STEP), main.options(["--env", "deepspeed", "train.py"]), STEP).list_hosts(tmp_path)
+    assert (tmp_path / "hosts").read_text() == "gpu01 slots=4\ngpu02 slots=4\n"
 
 
 def test_what_the_user_has_set_stays(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,9 +140,8 @@ def test_what_the_user_has_set_stays(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_jobs_and_steps_side_by_side_have_ports_of_their_own() -> None:
-    step = LAUNCHER["Step"]
     ports = {
-        step({**STEP, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(number)}).port
+        step.Step({**STEP, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(number)}).port
         for job in range(100, 140)
         for number in range(5)
     }
@@ -148,7 +164,7 @@ def test_jobs_and_steps_side_by_side_have_ports_of_their_own() -> None:
 def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | None, count: int) -> None:
     given = {"CUDA_VISIBLE_DEVICES": visible, "SLURM_GPUS_ON_NODE": on_node}
 
-    assert LAUNCHER["granted"]({name: value for name, value in given.items() if value is not None}) == count
+    assert step.granted({name: value for name, value in given.items() if value is not None}) == count
 
 
 @pytest.mark.parametrize(
@@ -180,11 +196,11 @@ def test_what_cannot_work_is_refused_with_what_to_do(
 
 def test_a_port_that_is_taken_is_told_before_workers_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     first = {"SLURM_NODEID": "0", "SLURM_PROCID": "0"}
-    with socket.create_server(("", LAUNCHER["Step"](STEP).port)):
+    with socket.create_server(("", step.Step(STEP).port)):
         code, _, told = dry(capsys, "train.py", **first)
 
     assert code == 2
-    assert f"port {LAUNCHER['Step'](STEP).port} of gpu01 is taken" in told
+    assert f"port {step.Step(STEP).port} of gpu01 is taken" in told
     assert dry(capsys, "train.py", **first)[0] == 0
 
 
@@ -208,9 +224,49 @@ def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce(tmp_path: Path) 
     port(tmp_path, "mlx5_2", "Ethernet", gids=kinds)
     port(tmp_path, "mlx5_3", "Ethernet", gids=kinds[:2])
 
-    assert LAUNCHER["adapters"](str(tmp_path)) == [
+    assert network.adapters(str(tmp_path)) == [
         "mlx5_0:1 InfiniBand 200 Gb/sec",
         "mlx5_2:1 RoCE 200 Gb/sec, GID 3",
         "mlx5_3:1 RoCE 200 Gb/sec, no GID of RoCE v2 with an IPv4 address",
     ]
-    assert LAUNCHER["adapters"](str(tmp_path / "none")) == []
+    assert network.adapters(str(tmp_path / "none")) == []
+
+
+#: Two GPUs near each of two groups of processors, as an NVIDIA driver and the kernel show them.
+BUS = {0: ("0000:17:00.0", "0-3"), 1: ("0000:3b:00.0", "0-3"), 2: ("0000:ca:00.0", "4-7"), 3: ("0000:e3:00.0", "4-7")}
+
+
+def gpus(root: Path) -> None:
+    for minor, (address, listed) in BUS.items():
+        own = root / "proc/driver/nvidia/gpus" / address
+        own.mkdir(parents=True)
+        (own / "information").write_text(f"Model: \t\t NVIDIA A100\nDevice Minor: \t {minor}\n")
+        place = root / "sys/bus/pci/devices" / address
+        place.mkdir(parents=True)
+        (place / "local_cpulist").write_text(f"{listed}\n")
+
+
+@pytest.mark.parametrize(
+    ("visible", "reachable", "allowed", "near"),
+    [
+        (None, {0, 1, 2, 3}, range(8), [{0, 1, 2, 3}, {0, 1, 2, 3}, {4, 5, 6, 7}, {4, 5, 6, 7}]),
+        # Slurm counts the granted ones from nought.
+        ("0,1", {1, 2}, range(8), [{0, 1, 2, 3}, {4, 5, 6, 7}]),
+        ("1,0", {1, 2}, (0, 1, 4, 5), [{4, 5}, {0, 1}]),
+        # Nothing is to be chosen, or nothing can be.
+        ("0,1", {0, 1}, range(4), []),
+        ("0,1", {1, 2}, range(4), []),
+        ("GPU-5f1c", {0}, range(8), []),
+        ("0,5", {0, 1}, range(8), []),
+    ],
+)
+def test_each_worker_stays_near_its_gpu(
+    tmp_path: Path, visible: str | None, reachable: set[int], allowed: Any, near: list[set[int]]
+) -> None:
+    gpus(tmp_path)
+
+    assert numa.near(visible, set(allowed), tmp_path, reachable) == near
+
+
+def test_a_machine_without_nvidias_driver_binds_nobody(tmp_path: Path) -> None:
+    assert numa.near("0", {0, 1}, tmp_path) == []

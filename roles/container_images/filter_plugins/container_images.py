@@ -8,11 +8,12 @@ from provision import content
 
 
 def container_images_files(role, directory="image"):
-    """Return the texts of the build's files by name: those of a role's own ``files/<directory>/``."""
+    """Return the texts of the build's files by their path in a role's own ``files/<directory>/``."""
+    place = content.ROOT / "roles" / role / "files" / directory
     return {
-        path.name: path.read_text(encoding="utf-8")
-        for path in sorted((content.ROOT / "roles" / role / "files" / directory).iterdir())
-        if path.is_file() and not path.name.startswith(".")
+        str(path.relative_to(place)): path.read_text(encoding="utf-8")
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and path.parent.name != "__pycache__"
     }
 
 

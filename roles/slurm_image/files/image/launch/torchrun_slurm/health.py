@@ -1,0 +1,118 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a node looks at before a training starts on it, and what of it is wrong.
+
+``look`` asks, ``wrong`` decides: so each rule is tested without a machine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+#: Bytes. A container of Docker's has 64 MiB where nobody says more; NCCL and DataLoader end with "bus error" there.
+LEAST_SHM = 256 << 20
+
+#: Seconds by which clocks may differ: file times and logs of several nodes can be compared.
+CLOCKS = 5.0
+
+#: Seconds. Drivers that hang do so in here, in a process of its own.
+CUDA_LIMIT = 10.0
+
+#: cuda.h: both return 0 where all is well. No PyTorch: to import it takes longer than all of this.
+CUDA = """
+import ctypes
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+print(code, count.value)
+"""
+
+
+class Gpus:
+    """Asks the driver how many GPUs answer, while other things are looked at."""
+
+    def __init__(self, granted: int, driver: Path = Path("/proc/driver/nvidia/version")) -> None:
+        self.granted = granted
+        self._asked: subprocess.Popen[str] | None = None
+        # Without NVIDIA's driver there is nobody to ask: GPUs are simulated, or those of another maker.
+        if granted and driver.exists():
+            words = [sys.executable, "-c", CUDA]
+            self._asked = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def told(self) -> dict[str, Any]:
+        """Return ``granted``, ``answering`` (None where nobody was asked) and ``problem``."""
+        if self._asked is None:
+            return {"granted": self.granted, "answering": None, "problem": ""}
+        try:
+            out, err = self._asked.communicate(timeout=CUDA_LIMIT)
+            code, count = map(int, out.split())
+        except subprocess.TimeoutExpired:
+            self._asked.kill()
+            return {"granted": self.granted, "answering": 0, "problem": f"CUDA did not answer in {CUDA_LIMIT:g} s"}
+        except ValueError:
+            last = (err.strip().splitlines() or ["nothing"])[-1]
+            return {"granted": self.granted, "answering": 0, "problem": f"CUDA cannot be asked: {last[:200]}"}
+        return {"granted": self.granted, "answering": count, "problem": f"cuInit returned {code}" if code else ""}
+
+
+def mark(directory: str, job: int, step: int, task: int) -> Path:
+    """Return the file by which a task shows that it can write to the output directory."""
+    return Path(directory) / f".torchrun-slurm.{job}.{step}.{task}"
+
+
+def written(path: Path, text: str) -> str:
+    """Write a task's file, and return what hindered it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    except OSError as problem:
+        return f"{path.parent} cannot be written: {problem.strerror}"
+    return ""
+
+
+def not_seen(path: Path, text: str) -> str:
+    """Return why another task's file is not what it wrote, nothing where it is."""
+    try:
+        if path.read_text(encoding="ascii", errors="replace") == text:
+            return ""
+    except OSError:
+        pass
+    return f"{path.parent} is not the first node's: what is written there is not seen there"
+
+
+def look(gpus: Gpus, directory: str = "") -> dict[str, Any]:
+    """Return what a node finds of itself. ``shm``: free bytes, None where there is no /dev/shm."""
+    try:
+        room = os.statvfs("/dev/shm")  # noqa: S108 - the place itself
+        shm: int | None = room.f_bavail * room.f_frsize
+    except OSError:
+        shm = None
+    return {"gpus": gpus.told(), "shm": shm, "directory": directory, "time": time.time()}
+
+
+def wrong(found: dict[str, Any], ahead: float = 0.0) -> list[str]:
+    """Return what is wrong with a node, each with its cause or its mending.
+
+    ``ahead``: seconds by which its clock is before the first node's.
+    """
+    said = []
+    gpus = found["gpus"]
+    if gpus["problem"]:
+        said.append(f"{gpus['problem']}. nvidia-smi there; is the container started with its GPUs?")
+    elif gpus["answering"] is not None and gpus["answering"] < gpus["granted"]:
+        said.append(f"{gpus['answering']} of {gpus['granted']} granted GPUs answer. nvidia-smi there; dmesg for Xid")
+    if found["shm"] is None:
+        said.append("there is no /dev/shm")
+    elif found["shm"] < LEAST_SHM:
+        free = f"{found['shm'] >> 20} MiB are free in /dev/shm, {LEAST_SHM >> 20} are needed"
+        said.append(f"{free}. --ipc=host or --shm-size=8g for a container; rm what others left in it")
+    if found["directory"]:
+        said.append(found["directory"])
+    if abs(ahead) > CLOCKS:
+        told = f"its clock is {abs(ahead):.0f} s {'before' if ahead > 0 else 'behind'} the first node's"
+        said.append(f"{told}. timedatectl there")
+    return said

@@ -1,0 +1,105 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is started on a node: its words and its variables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Mapping
+
+from torchrun_slurm import network
+from torchrun_slurm.step import Refusal, Step, granted
+
+#: This program, as its workers start it.
+OWN = os.path.abspath(sys.argv[0])  # noqa: PTH100 - a link stays one
+
+
+class Plan:
+    """What follows from the step, from what is asked for, and from the user's variables, which stay."""
+
+    def __init__(self, step: Step, given: argparse.Namespace, environment: Mapping[str, str]) -> None:
+        self.step, self.given = step, given
+        self.gpus = granted(environment)
+        self.workers: int = given.nproc_per_node or self.gpus or 1
+        self._refuse()
+        self.meets = environment.get("MASTER_ADDR") or network.address(step)
+        port = environment.get("MASTER_PORT") or str(step.port)
+        if step.task == 0 and "MASTER_PORT" not in environment and network.taken(int(port)):
+            raise Refusal(f"port {port} of {step.nodes[0]} is taken", "export MASTER_PORT=..., before srun")
+        added = {"MASTER_ADDR": self.meets, "MASTER_PORT": port}
+        at_once = self.workers if given.env != "torch" else step.each
+        added["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // at_once))
+        if len(step.nodes) > 1:
+            other = step.nodes[1] if step.node == 0 else self.meets
+            name = network.interface(other)
+            if name:
+                added.update(NCCL_SOCKET_IFNAME=f"={name}", GLOO_SOCKET_IFNAME=name)
+        self.added: dict[str, str] = {name: environment.get(name) or value for name, value in added.items()}
+        if given.env == "kubeflow":
+            self.added.update(WORLD_SIZE=str(len(step.nodes)), RANK=str(step.node))
+        if given.env == "torch":
+            own = {"RANK": step.task, "LOCAL_RANK": step.local, "WORLD_SIZE": step.tasks, "LOCAL_WORLD_SIZE": step.each}
+            self.added.update({name: str(value) for name, value in own.items()})
+
+    def _refuse(self) -> None:
+        given, step = self.given, self.step
+        if given.env in ("torchrun", "deepspeed", "kubeflow") and step.each > 1:
+            problem = f"{step.each} tasks on a node would each start {self.workers} workers"
+            raise Refusal(problem, "srun --ntasks-per-node=1; or --env torch, where each task is one worker")
+        if given.env != "torch" and self.gpus and self.workers > self.gpus:
+            problem = f"{self.workers} workers of a node for {self.gpus} granted GPUs"
+            raise Refusal(problem, "leave --nproc-per-node out")
+
+    @property
+    def launches(self) -> bool:
+        """Whether a launcher starts several workers of which each is known apart."""
+        return self.given.env in ("torchrun", "deepspeed")
+
+    def words(self, directory: str) -> list[str]:
+        """Return what is run. ``directory``: where pipes and lists of this run are, of nobody else."""
+        try:
+            more = shlex.split(self.given.launcher_options)
+        except ValueError as problem:
+            said = f"--launcher-options {self.given.launcher_options}: {problem}"
+            raise Refusal(said, "close the quote") from problem
+        program: list[str] = self.given.program
+        if not self.launches:
+            return [sys.executable, "-u", *program] if program[0].endswith(".py") else program
+        options = [word for word in more if word not in MODULE | NO_PYTHON]
+        start = [] if NO_PYTHON & set(more) else [sys.executable, "-u", *(["-m"] if MODULE & set(more) else [])]
+        worker = ["--worker", directory, str(len(start) + 1), *start, *program]
+        nodes, rank, port = str(len(self.step.nodes)), str(self.step.node), self.added["MASTER_PORT"]
+        if self.given.env == "deepspeed":
+            there = ["--node_rank", rank, "--master_addr", self.added["MASTER_ADDR"], "--master_port", port]
+            listed = ["deepspeed", "--hostfile", f"{directory}/hosts", "--no_ssh"]
+            return [*listed, *there, *options, "--no_python", OWN, *worker]
+        return [
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", nodes, "--node-rank", rank),
+            *("--nproc-per-node", str(self.workers), "--master-addr", self.added["MASTER_ADDR"]),
+            *("--master-port", port, *options, "--no-python", sys.executable, OWN, *worker),
+        ]  # fmt: skip
+
+    def list_hosts(self, directory: Path) -> None:
+        """Write DeepSpeed's list of hosts."""
+        lines = (f"{name} slots={self.workers}\n" for name in self.step.nodes)
+        (directory / "hosts").write_text("".join(lines), encoding="ascii")
+
+    def told(self) -> str:
+        """Return what was found, in one line."""
+        step, added = self.step, self.added
+        several = self.given.env != "torch"
+        each = f"{self.workers} {'worker' if self.workers == 1 else 'workers'}" if several else f"{step.each} tasks"
+        rdma = "; ".join(network.adapters()) or "no RDMA adapter that is up"
+        by = f" by {added['GLOO_SOCKET_IFNAME']}" if "GLOO_SOCKET_IFNAME" in added else ""
+        return (
+            f"job {step.job}, {len(step.nodes)} x {each}, first {step.nodes[0]} at {added['MASTER_ADDR']}:"
+            f"{added['MASTER_PORT']}{by}, {added['OMP_NUM_THREADS']} threads each; {rdma}"
+        )
+
+
+#: Options of the launchers that say how a worker is started, which is done here.
+MODULE, NO_PYTHON = {"-m", "--module"}, {"--no-python", "--no_python"}

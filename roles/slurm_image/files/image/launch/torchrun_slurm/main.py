@@ -1,0 +1,146 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""torchrun-slurm [OPTION]... PROGRAM [WORD]...: start a distributed training in a step of Slurm.
+
+    srun --ntasks-per-node=1 --kill-on-bad-exit=1 torchrun-slurm train.py --epochs 3
+
+Works out what scripts compute by hand (how many nodes, which one this is, where they meet, how many workers, how many
+threads each), prints it in one line on the first node, has all nodes looked at, and starts the launcher:
+
+  --env torchrun   (as it is) torch.distributed.run with a worker for each granted GPU; one task a node
+  --env kubeflow   PROGRAM itself, once a node, with WORLD_SIZE the number of nodes and RANK the node: for scripts that
+                   call torchrun themselves, as platforms have it
+  --env torch      PROGRAM itself in each task, with RANK, LOCAL_RANK, WORLD_SIZE: for init_method="env://"
+  --env deepspeed  DeepSpeed's launcher without ssh, with a host file of the job's own; one task a node
+
+  --nproc-per-node N   workers of a node; as it is the granted GPUs, and one where there are none
+  --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module
+  --output-dir DIR     where the program writes: it must be the same directory on all nodes
+  --no-check           start without a look: nodes reach one another, GPUs answer, clocks agree, /dev/shm has room
+  --check-wait SECONDS in which torchrun-slurm begins on all nodes, with their images (300)
+  --hold TIME          after a failure keep everything as it is for so long: 30m, 3h
+  --no-bind            leave workers on all processors; as it is each stays on those near its GPU
+  --dry-run            print what would be run
+
+What is set of MASTER_ADDR, MASTER_PORT, OMP_NUM_THREADS, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME stays.
+The last lines are those of the rank that failed first, and its exit code is the job's. Exit code 2: it cannot work so;
+75: the check found something wrong, which is said. Nothing was started then. Needs Python 3.8; its own interpreter runs
+PROGRAM. Nodes talk to the first one at a port 10,000 below MASTER_PORT's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from torchrun_slurm import health, numa, team, watch
+from torchrun_slurm.launcher import Plan
+from torchrun_slurm.step import Refusal, Step
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def options(words: list[str]) -> argparse.Namespace:
+    """Return what is asked for."""
+    parser = argparse.ArgumentParser(prog="torchrun-slurm", usage=__doc__, add_help=True, allow_abbrev=False)
+    parser.add_argument("--env", choices=("torchrun", "kubeflow", "torch", "deepspeed"), default="torchrun")
+    parser.add_argument("--nproc-per-node", type=int)
+    parser.add_argument("--launcher-options", default="")
+    parser.add_argument("--output-dir", default="")
+    parser.add_argument("--no-check", action="store_true")
+    parser.add_argument("--check-wait", type=float, default=300.0)
+    parser.add_argument("--hold", type=seconds, default=0.0)
+    parser.add_argument("--no-bind", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("program", nargs=argparse.REMAINDER)
+    given = parser.parse_args(words)
+    if not given.program:
+        raise Refusal("no program is named", "torchrun-slurm train.py")
+    if given.nproc_per_node is not None and given.nproc_per_node < 1:
+        raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
+    return given
+
+
+def seconds(text: str) -> float:
+    """Return a time of 90, 90s, 30m, 3h or 1d in seconds."""
+    told = re.fullmatch(r"(\d+)([smhd]?)", text)
+    if not told:
+        raise argparse.ArgumentTypeError(f"{text}: a number and s, m, h or d, for example 3h")
+    return float(told[1]) * UNITS[told[2]]
+
+
+def checked(member: team.Member, plan: Plan) -> bool:
+    """Tell whether all is well; say what is not, each thing once."""
+    problems = member.check(health.Gpus(plan.gpus if member.step.local == 0 else 0))
+    if not problems:
+        if member.leads:
+            team.say(member.looked)
+        return True
+    # The first node's task says it for all, but for what it cannot know.
+    if member.leads or not member.lines:
+        for one in problems:
+            team.say(f"not started: {one}")
+    return False
+
+
+def started(plan: Plan, environment: dict[str, str], directory: Path) -> watch.Program:
+    """Start the program."""
+    workers = plan.workers if plan.launches else 0
+    if plan.given.env == "deepspeed":
+        plan.list_hosts(directory)
+    if workers and workers == plan.gpus and not plan.given.no_bind:
+        chosen = numa.near(environment.get("CUDA_VISIBLE_DEVICES"), os.sched_getaffinity(0))
+        (directory / "cpus").write_text(json.dumps([sorted(one) for one in chosen]), encoding="ascii")
+    return watch.Program(plan.words(str(directory)), {**environment, **plan.added}, directory, workers)
+
+
+def watched(run: team.Run, hold: float) -> int:
+    """Watch the program to its end. Signals are its own: Slurm sends them to all of a step's processes."""
+    # A container's first process is the only one that hears.
+    alone = os.getpid() == 1 or os.getppid() in (0, 1)
+
+    def heard(number: int, _: object) -> None:
+        run.asked_to_end |= number in (signal.SIGTERM, signal.SIGINT)
+        if alone:
+            run.program.signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, heard)
+    return run.lead(hold) if run.member.leads or not run.member.lines else run.follow()
+
+
+def main(words: list[str], environment: dict[str, str]) -> int:
+    """Start the training and return its exit code."""
+    directory: Path | None = None
+    try:
+        given = options(words)
+        step = Step(environment)
+        plan = Plan(step, given, environment)
+        if step.task == 0:
+            team.say(plan.told())
+        if given.dry_run:
+            print(*(f"{name}={value}" for name, value in plan.added.items()), shlex.join(plan.words("DIRECTORY")))
+            return 0
+        member = team.Member(step, plan.meets, step.talk_port, given.check_wait, given.output_dir)
+        if not given.no_check and not checked(member, plan):
+            return team.CHECK_FAILED
+        directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))
+        program = started(plan, environment, directory)
+        return watched(team.Run(member, program, step.task if given.env == "torch" else None), given.hold)
+    except Refusal as refusal:
+        where = environment.get("SLURMD_NODENAME", "this computer")
+        team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")
+        return 2
+    except FileNotFoundError as problem:
+        team.say(f"{problem.filename}: {problem.strerror}")
+        return 127
+    finally:
+        if directory:
+            shutil.rmtree(directory, ignore_errors=True)

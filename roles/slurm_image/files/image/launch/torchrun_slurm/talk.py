@@ -1,0 +1,124 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the nodes of a step say to one another: the first one listens, the others talk with it, in lines of JSON.
+
+Whoever reaches the first node's port could say something in a node's place, as with the store by which workers of
+PyTorch meet; what is not of this job and step is not heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import time
+from typing import Any, Dict, Tuple
+
+from torchrun_slurm.step import Refusal
+
+#: Seconds within which a host that is there takes a connection: the first repetition of what was lost comes after one.
+REACH = 4.0
+
+#: Bytes of one message; a failure's last lines are in it.
+LONGEST = 1 << 18
+
+Message = Dict[str, Any]
+#: Of whom (a task's number), and what: None where the conversation has ended.
+Heard = Tuple[int, Any]
+
+
+class Line:
+    """A conversation with one other task."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # A machine that lost its power says nothing: it is asked after 10 s, and given up after three questions.
+        for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        self._connection = connection
+        self._reader = connection.makefile("rb")
+
+    def say(self, message: Message) -> None:
+        """Send a message; whoever has gone does not hear it, which the reader notices."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, seconds: float = 0.0) -> Message:
+        """Return the next message, an empty one where none comes any more or in so many seconds (0: no limit)."""
+        self._connection.settimeout(seconds or None)
+        try:
+            heard = json.loads(self._reader.readline(LONGEST) or b"{}")
+            return heard if isinstance(heard, dict) else {}
+        except (OSError, ValueError):
+            return {}
+
+    def follow(self, task: int, into: queue.Queue[Heard]) -> None:
+        """Put what is heard from now on into a queue, None at the end."""
+
+        def read() -> None:
+            while True:
+                message = self.hear()
+                into.put((task, message or None))
+                if not message:
+                    return
+
+        threading.Thread(target=read, daemon=True).start()
+
+
+def listening(port: int) -> socket.socket:
+    """Return a socket that listens, on a port of the kernel's choice where it is 0."""
+    return socket.create_server(("", port), backlog=1024, reuse_port=False)
+
+
+def gathered(server: socket.socket, who: Message, expected: int, wait: float) -> dict[int, tuple[Line, Message]]:
+    """Return the conversation and the first message of each other task, of those that came in so many seconds."""
+    came: dict[int, tuple[Line, Message]] = {}
+    end = time.monotonic() + wait
+    while len(came) < expected and time.monotonic() < end:
+        server.settimeout(max(0.01, end - time.monotonic()))
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            break
+        line = Line(connection)
+        first = line.hear(REACH)
+        if first.get("who") == who and isinstance(first.get("task"), int):
+            came[first["task"]] = (line, {**first, "ahead": first["found"]["time"] - time.time()})
+    return came
+
+
+def joined(first: str, address: str, port: int, wait: float) -> Line:
+    """Return the conversation with the first node; where nothing listens there yet, it is tried for so many seconds."""
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return Line(socket.create_connection((address, port), timeout=REACH))
+        except ConnectionRefusedError as problem:
+            if time.monotonic() > end:
+                said = f"torchrun-slurm of {first} did not listen at {address}:{port} in {wait:g} s"
+                raise Refusal(said, f"what does {first} say?") from problem
+        except OSError as problem:
+            said = f"{first} cannot be reached at {address}:{port}: {problem}"
+            raise Refusal(said, "a firewall between the nodes, or the wrong network? nc -vz there") from problem
+        time.sleep(0.1)
+
+
+def unreachable(peers: dict[str, tuple[str, int]]) -> list[str]:
+    """Return the names of those that take no connection, all tried at once."""
+    failed = []
+
+    def reach(name: str, place: tuple[str, int]) -> None:
+        try:
+            socket.create_connection(place, timeout=REACH).close()
+        except OSError:
+            failed.append(name)
+
+    tries = [threading.Thread(target=reach, args=one, daemon=True) for one in peers.items()]
+    for one in tries:
+        one.start()
+    for one in tries:
+        one.join()
+    return sorted(failed)

@@ -1,0 +1,299 @@
+"""A training on several nodes is looked at before it starts, and the rank that failed first has the last word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipapp
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provision import content
+
+LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
+sys.path.insert(0, str(LAUNCH))
+
+from torchrun_slurm import health, step, talk, watch  # noqa: E402
+
+GIB = 1 << 30
+WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program as the image has it: one file."""
+    target = tmp_path_factory.mktemp("bin") / "torchrun-slurm"
+    zipapp.create_archive(LAUNCH, target, sys.executable, filter=lambda path: "__pycache__" not in path.parts)
+    return target
+
+
+class Node:
+    """A task on one of two nodes, both of them this computer."""
+
+    #: Each test's job has ports of its own, also beside other processes of pytest.
+    job = os.getpid() * 13 % 9000
+
+    def __init__(self, program: Path, number: int, words: list[str], **environment: str) -> None:
+        step = {"SLURM_JOB_ID": str(Node.job), "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}
+        step |= {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
+        step |= {"SLURM_NODEID": str(number), "SLURM_PROCID": str(number), "SLURMD_NODENAME": f"n{number + 1}"}
+        own = {**os.environ, **step, "MASTER_ADDR": "127.0.0.1", **environment}
+        own.pop("CUDA_VISIBLE_DEVICES", None)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), *words], env=own, text=True, start_new_session=True, **pipes
+        )
+
+    def vanish(self) -> None:
+        """End as a machine does that loses its power."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.end()
+
+    def end(self, seconds: float = 30) -> tuple[int, list[str]]:
+        """Return the exit code and what was said on standard error."""
+        _, said = self.process.communicate(timeout=seconds)
+        return self.process.returncode, said.splitlines()
+
+
+def both(program: Path, *words: str, **environment: str) -> tuple[Node, Node]:
+    Node.job += 1
+    return Node(program, 0, list(words), **environment), Node(program, 1, list(words), **environment)
+
+
+#: What a node runs; RANK is its number, as with a platform.
+def script(text: str) -> tuple[str, ...]:
+    return ("--env", "kubeflow", sys.executable, "-c", text)
+
+
+def test_a_training_that_ends_well_ends_with_nought_and_one_line_of_the_check(program: Path) -> None:
+    first, second = both(program, *script("print('trained')"))
+
+    code, said = first.end()
+    assert (code, second.end()) == (0, (0, []))
+    assert len(said) == 2
+    assert said[0].startswith("torchrun-slurm: job ")
+    assert said[1].startswith("torchrun-slurm: checked in 0.")
+
+
+#: The second fails; the first notices a moment later that its peer has gone, and fails too.
+PEERS = """
+import os, time
+time.sleep(0.3)
+if os.environ["RANK"] == "1":
+    raise ValueError("no such label: 7")
+time.sleep(0.5)
+raise RuntimeError("[gloo] Connection closed by peer")
+"""
+
+
+def test_the_rank_that_failed_first_has_the_last_word(program: Path) -> None:
+    first, second = both(program, *script(PEERS))
+
+    code, said = first.end()
+    assert code == second.end()[0] == 1
+    assert said[-1] == "ValueError: no such label: 7"
+    told = next(number for number, line in enumerate(said) if line.startswith("torchrun-slurm: first to fail: n2, "))
+    assert said[told + 1] == "Traceback (most recent call last):"
+
+
+def test_others_are_stopped_when_one_has_failed(program: Path) -> None:
+    begun = time.monotonic()
+    first, second = both(program, *script("import os, time; os.environ['RANK'] == '0' and time.sleep(600); exit(9)"))
+
+    assert first.end()[0] == 9
+    assert second.end()[0] == 9
+    assert time.monotonic() - begun < 20
+
+
+def test_a_node_that_goes_away_is_named(program: Path) -> None:
+    first, second = both(program, *script("import time; time.sleep(600)"))
+    time.sleep(1.5)
+    second.vanish()
+
+    code, said = first.end()
+    assert code == 1
+    assert said[-1] == "task 1 went away: its node or container ended"
+    assert "first to fail: n2" in said[-2]
+
+
+def test_without_the_first_node_the_others_end(program: Path) -> None:
+    first, second = both(program, *script("import time; time.sleep(600)"))
+    time.sleep(1.5)
+    first.vanish()
+
+    code, said = second.end()
+    assert code != 0
+    assert said == ["torchrun-slurm: n2: n1 went away"]
+
+
+def test_a_failure_is_held_for_looking_at_it_until_somebody_is_done(program: Path) -> None:
+    first, second = both(program, "--hold", "1h", *script("import os; exit(3 * int(os.environ['RANK']))"))
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.process.wait(6)
+    assert second.process.poll() is None, "its container is kept, too"
+
+    first.process.send_signal(signal.SIGTERM)
+    code, said = first.end()
+    assert code == 3
+    assert second.end()[0] == 3
+    assert (
+        said[-1]
+        == f"torchrun-slurm: look: srun --jobid={Node.job} --overlap --pty bash; when you are done: scancel {Node.job}"
+    )
+
+
+def test_a_cancelled_job_says_so_and_holds_nothing(program: Path) -> None:
+    first, second = both(program, "--hold", "1h", *script("import time; time.sleep(600)"))
+    time.sleep(1.5)
+    for node in (first, second):
+        # Slurm sends it to all processes of the step.
+        children = subprocess.run(["pgrep", "-P", str(node.process.pid)], capture_output=True, text=True, check=True)
+        for pid in (node.process.pid, *map(int, children.stdout.split())):
+            os.kill(pid, signal.SIGTERM)
+
+    code, said = first.end()
+    assert code == 128 + signal.SIGTERM
+    assert said[-1] == "torchrun-slurm: ended by a signal: scancel, the time limit, or another part of the job"
+    second.end()
+
+
+def test_a_task_that_does_not_come_is_named_and_nothing_starts(program: Path, tmp_path: Path) -> None:
+    Node.job += 1
+    alone = Node(program, 0, ["--check-wait", "1", "--env", "kubeflow", "touch", str(tmp_path / "started")])
+
+    code, said = alone.end()
+    assert code == 75
+    assert "not started: task 1: torchrun-slurm did not come from there in 1 s" in said[-1]
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_first_node_that_cannot_be_reached_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", lost)
+
+    with pytest.raises(step.Refusal, match=r"n1 cannot be reached at 10\.0\.0\.1:15000: timed out") as refused:
+        talk.joined("n1", "10.0.0.1", 15000, 300)
+    assert "a firewall between the nodes" in refused.value.args[1]
+    assert talk.unreachable({"n3": ("10.0.0.3", 1), "n2": ("10.0.0.2", 1)}) == ["n2", "n3"]
+
+
+def test_a_first_node_that_does_not_begin_is_told_by_the_other(program: Path) -> None:
+    Node.job += 1
+    alone = Node(program, 1, ["--check-wait", "1", "--env", "kubeflow", "true"])
+
+    code, said = alone.end()
+    assert code == 75
+    (told,) = said
+    assert told.startswith("torchrun-slurm: not started: n2: torchrun-slurm of n1 did not listen at 127.0.0.1:")
+
+
+def test_an_output_directory_that_is_not_the_same_is_noticed(program: Path, tmp_path: Path) -> None:
+    Node.job += 1
+    nodes = [
+        Node(program, number, ["--output-dir", str(tmp_path / str(number)), "--env", "kubeflow", "true"])
+        for number in (0, 1)
+    ]
+
+    code, said = nodes[0].end()
+    assert (code, nodes[1].end()[0]) == (75, 75)
+    assert said[-1].startswith(f"torchrun-slurm: not started: n2: {tmp_path}/0 is not the first node's")
+    assert list(tmp_path.glob("*/.torchrun-slurm*")) == [], "nothing is left there"
+
+
+@pytest.mark.parametrize(
+    ("changed", "ahead", "said"),
+    [
+        ({"gpus": {"granted": 8, "answering": 7, "problem": ""}}, 0.0, "7 of 8 granted GPUs answer"),
+        ({"gpus": {"granted": 1, "answering": 0, "problem": "cuInit returned 999"}}, 0.0, "cuInit returned 999"),
+        ({"shm": 64 << 20}, 0.0, "64 MiB are free in /dev/shm, 256 are needed. --ipc=host"),
+        ({"shm": None}, 0.0, "there is no /dev/shm"),
+        ({"directory": "/data cannot be written: Permission denied"}, 0.0, "/data cannot be written"),
+        ({}, 62.0, "its clock is 62 s before the first node's"),
+        ({}, -7.0, "its clock is 7 s behind the first node's"),
+    ],
+)
+def test_what_is_wrong_with_a_node_is_said(changed: dict[str, Any], ahead: float, said: str) -> None:
+    (told,) = health.wrong({**WELL, **changed}, ahead)
+
+    assert said in told
+
+
+def test_a_node_on_which_all_is_well_has_nothing_to_say() -> None:
+    assert health.wrong({**WELL}, 0.4) == []
+    assert health.wrong({**WELL, "gpus": {"granted": 2, "answering": None, "problem": ""}}) == [], "simulated ones"
+
+
+def test_gpus_that_cannot_be_asked_are_no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "version").touch()
+    assert "libcuda.so.1" in health.Gpus(2, tmp_path / "version").told()["problem"]
+
+    monkeypatch.setattr(health, "CUDA", "print(0, 2)")
+    assert health.Gpus(2, tmp_path / "version").told() == {"granted": 2, "answering": 2, "problem": ""}
+    monkeypatch.setattr(health, "CUDA", "import time; time.sleep(60)")
+    monkeypatch.setattr(health, "CUDA_LIMIT", 0.2)
+    assert "did not answer" in health.Gpus(2, tmp_path / "version").told()["problem"]
+    assert health.Gpus(2, tmp_path / "none").told()["answering"] is None
+
+
+#: As torch.distributed.run 2.13 writes it of a node with two workers, of which the second was killed.
+SUMMARY = b"""torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-23_03:00:00
+  host      : node1
+  rank      : 3 (local_rank: 1)
+  exitcode  : -9 (pid: 4711)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 4711
+============================================================
+"""
+
+
+def failed(tmp_path: Path, said: bytes, **workers: bytes) -> dict[str, Any]:
+    """Return what is known of a program whose workers said something."""
+    program = watch.Program(["true"], os.environ, tmp_path, 0)
+    for name, text in workers.items():
+        program.tails[name.strip("w")] = tail = watch.Tail()
+        tail.add(text)
+    program.tails[""].add(said)
+    return program.failure(1, None)
+
+
+def test_a_launcher_says_which_of_its_workers_was_killed(tmp_path: Path) -> None:
+    peer = b"Traceback (most recent call last):\nRuntimeError: [gloo] Connection closed by peer\n"
+
+    one = failed(tmp_path, SUMMARY, w0=peer, w1=b"step 3\nstep 4\n")
+
+    assert (one["rank"], one["code"], one["last"]) == (3, 137, ["step 3", "step 4"])
+    assert not one["follows"]
+
+
+def test_a_lost_connection_is_nobodys_cause(tmp_path: Path) -> None:
+    lost = failed(tmp_path, b"Traceback (most recent call last):\nRuntimeError: Connection closed by peer\n")
+    own = {**lost, "follows": False, "when": lost["when"] + 2, "node": "n2"}
+
+    assert lost["follows"]
+    assert watch.first([lost, own]) is own
+    assert watch.first([lost]) is lost
+
+
+def test_a_traceback_is_known_that_comes_in_pieces() -> None:
+    tail = watch.Tail()
+    for piece in (b"step 1\nTrace", b"back (most recent", b" call last):\n  File x\n10%\r20%\rKeyError: 'a'\n"):
+        tail.add(piece)
+
+    assert tail.began
+    assert tail.last() == ["Traceback (most recent call last):", "  File x", "KeyError: 'a'"]
