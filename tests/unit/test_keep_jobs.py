@@ -15,7 +15,7 @@ KEEP_JOBS = runpy.run_path(str(PROGRAM))
 steps, keep = KEEP_JOBS["steps"], KEEP_JOBS["keep"]
 
 
-def process(proc: Path, pid: int, title: str, program: str = "slurmstepd", real: int | None = None) -> None:
+def process(proc: Path, pid: int, title: str, program: str = "slurmstepd-wlm", real: int | None = None) -> None:
     own = proc / str(pid)
     own.mkdir(parents=True)
     (own / "cmdline").write_bytes(title.encode() + b"\0")
@@ -35,11 +35,12 @@ def test_a_jobs_extern_step_is_known_by_its_name_and_by_nobodys_lie(tmp_path: Pa
     process(tmp_path, 20, "slurmstepd: [7.batch]")
     process(tmp_path, 21, "slurmstepd: [7.extern]")
     process(tmp_path, 22, "slurmstepd: [7.0]")
-    process(tmp_path, 30, "slurmstepd: [8.batch]")
+    # By Slurm's own packages; all others by Debian's.
+    process(tmp_path, 30, "slurmstepd: [8.batch]", program="slurmstepd")
     process(tmp_path, 40, "/usr/sbin/slurmstepd infinity")
     process(tmp_path, 50, "slurmstepd: [7.extern]", program="newuidmap")
     process(tmp_path, 51, "slurmstepd: [7.extern]", real=1000)
-    process(tmp_path, 52, "slurmstepd: [9.extern]", program="slurmstepd (deleted)")
+    process(tmp_path, 52, "slurmstepd: [9.extern]", program="slurmstepd-wlm (deleted)")
     (tmp_path / "self").mkdir()
 
     assert steps(str(tmp_path), os.getuid()) == {"7": (21, True), "8": (30, False), "9": (52, True)}
