@@ -69,6 +69,13 @@ FILES = (
     ),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),
+    *spoilt("mode", "slurm_client", "/usr/local/share/clusterctl", "head"),
+    Row(
+        "the templates of jobs lead elsewhere",
+        "head",
+        "ln -sfn /tmp /usr/local/share/clusterctl/jobs",
+        {"slurm_client.files": (f"/usr/local/share/clusterctl/jobs leads to /tmp, not to {COMMANDS}/current/jobs",)},
+    ),
     *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),
     *spoilt("there", "slurm_client", "/usr/local/sbin/slurm-as-user", "head"),
     *spoilt("there", "slurm_client", "/etc/sudoers.d/clusterctl-slurm", "head"),

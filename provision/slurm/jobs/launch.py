@@ -150,7 +150,8 @@ def one_thread(script: Script) -> Iterator[Told]:
     for line, value in values:
         if value == "1" and (cores or 2) > 1:
             yield line, "OMP_NUM_THREADS=1", "what runs on the processor, as loading data does, has one core", better
-    if not values and (call := next(script.called(*_MEETING), None)) and "OMP_NUM_THREADS" not in script.text:
+    own = "OMP_NUM_THREADS" in script.text or "torchrun-slurm" in script.text  # which sets it by the job's cores
+    if not values and not own and (call := next(script.called(*_MEETING), None)):
         effect = f"{call.program} sets it to 1: what runs on the processor has one core for each worker"
         yield call.line, "OMP_NUM_THREADS is not set", effect, better
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from provision.slurm.jobs import containers, launch, nccl, running
 from provision.slurm.jobs.finding import Finding, Rule
 from provision.slurm.jobs.script import script
@@ -31,11 +33,18 @@ RULES: dict[str, Rule] = {
 }
 
 
+#: Of a script that knows better: "# lint-job: ignore NAME, NAME", anywhere in it.
+_IGNORE = re.compile(r"^\s*#.*\blint-job: ignore ([a-z-]+(?:\s*,\s*[a-z-]+)*)", re.MULTILINE)
+
+
 def findings(text: str) -> list[Finding]:
-    """Return the mistakes in a job script, by line; the same mistake of a line once."""
+    """Return the mistakes in a job script, by line; the same mistake of a line once. What it says to ignore is none."""
     read = script(text)
+    ignored = {name.strip() for names in _IGNORE.findall(text) for name in names.split(",")}
     found: dict[tuple[int, str, str], Finding] = {}
     for name, rule in RULES.items():
+        if name in ignored:
+            continue
         for line, problem, effect, better in rule(read):
             found.setdefault((line, name, problem), Finding(line, name, problem, effect, better))
     return sorted(found.values(), key=lambda one: (one.line, list(RULES).index(one.name)))
