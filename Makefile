@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-lab test-molecule test-virtual test-vm test-driver test-faults lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-unit test-roles test-lab test-molecule test-virtual test-vm test-driver test-faults test-jobs lint support bench clean packages vm-tools engine venv
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -49,7 +49,7 @@ test-roles: .venv/.dev ## Render what roles write, run commands through the real
 	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 2 --durations=5 tests/roles tests/runs
 
 test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
-	@$(RUN) scripts/timed lab pytest -q -m "not faults and not driver" --durations=25 tests/lab
+	@$(RUN) scripts/timed lab pytest -q -m "not faults and not driver and not jobs" --durations=25 tests/lab
 
 test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine (root)
 	@failed=; for scenario in $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml)))); do \
@@ -68,6 +68,9 @@ vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribut
 
 test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
 	@$(RUN) pytest -q -m driver tests/lab
+
+test-jobs: .venv/.dev engine ## Run every template of users' jobs, with all frameworks (root; 20 minutes)
+	@$(RUN) pytest -q -m "not faults and not driver" tests/lab/test_job_templates.py
 
 test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
 	@$(RUN) pytest -q -m faults tests/lab

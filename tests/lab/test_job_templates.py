@@ -1,0 +1,238 @@
+"""The templates of jobs that users copy: each runs as it stands, for an ordinary user, on two nodes, to its end.
+
+What is changed is what their headers say: the image, and sizes that fit the simulated machines.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs
+import pytest
+
+PLACE = "/usr/local/share/clusterctl/jobs"
+SIZES = "--cpus-per-task=1 --mem-per-gpu=600M --time=10"
+LOSS = re.compile(r"(?:step|iteration) (\S+) (?:lm )?loss (\S+)")
+
+
+@pytest.fixture(scope="module")
+def templates(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """A lab whose user has copied all templates to a directory of theirs; IMAGE is the one of the proof of training."""
+    lab = provisioned_lab
+    lab.said(f"rm -rf templates && cp -rL {PLACE} templates")
+    image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    lab.said(f"cd templates && echo 'export IMAGE={image}' >image.sh")
+    yield lab
+    lab.said("rm -rf templates")
+
+
+def done(lab: labs.Lab, words: str, *, code: int = 0) -> str:
+    """Run a command line in the directory of the templates and return what it printed; it must end with ``code``."""
+    ran = lab.ssh("head", f"cd templates && . ./image.sh && {words}", user="ada")
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def submitted(lab: labs.Lab, template: str, options: str = "", *, before: str = "") -> str:
+    """Submit a template, wait for its end, and return its log."""
+    name = template.partition(".")[0]
+    sbatch = f"--wait {SIZES} {options}"
+    start = f"./{template} {sbatch}" if template.endswith(".sh") else f"sbatch {sbatch} {template}"
+    return done(lab, f"{before} rm -f {name}-*.log; {start} >/dev/null; code=$?; cat {name}-*.log; exit $code")
+
+
+def losses(log: str) -> dict[str, str]:
+    """Return the losses that a training told, by step."""
+    return dict(LOSS.findall(log))
+
+
+def alone(lab: labs.Lab, program: str, *, before: str = "") -> dict[str, str]:
+    """Return the losses of one process without anything around it."""
+    return losses(
+        done(lab, f"{before} srun --container-image=$IMAGE --container-mounts=$PWD --container-workdir=$PWD {program}")
+    )
+
+
+def nodes(log: str) -> list[str]:
+    """Return where the ranks were, in their order."""
+    return [node for _, node in sorted(re.findall(r"^rank (\d+) of \d+ on ([^,\s]+)", log, re.MULTILINE))]
+
+
+def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_process_does(templates: labs.Lab) -> None:
+    log = submitted(templates, "ddp-container.sbatch", "--gpus-per-node=2")
+
+    assert nodes(log) == ["node1", "node1", "node2", "node2"]
+    assert losses(log) == alone(templates, "python3 train_ddp.py")
+    assert "torchrun-slurm: checked in " in log
+
+
+def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) -> None:
+    lab = templates
+    done(lab, "sed 's/train_ddp.py --checkpoint.*pt/train_ddp.py --steps 1000000/' ddp-container.sbatch >killed.sbatch")
+    job = done(lab, f"sbatch {SIZES} --parsable --job-name=killed killed.sbatch").strip()
+    labs.until(lambda: "step 20" in done(lab, f"cat killed-{job}.log || true"), 60, "it does not train")
+
+    lab.root("node2", "pkill -KILL -f '^[^ ]*python3 -u train_ddp.py'")
+
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
+    labs.until(lambda: lab.said(asked) == "FAILED|137:0", 30, lambda: lab.said(asked))
+    log = done(lab, f"cat killed-{job}.log")
+    assert re.search(r"torchrun-slurm: first to fail: rank 1 on node2, .*signal 9\. Its last lines:", log)
+
+
+#: What else needs nothing but PyTorch, with how many ranks on which nodes.
+@pytest.mark.jobs
+@pytest.mark.parametrize(
+    ("template", "options", "where", "program"),
+    [
+        ("ddp-docker.sbatch", "--gpus-per-node=2", ["node1", "node1", "node2", "node2"], "train_ddp.py"),
+        ("ddp-srun.sbatch", "--gpus-per-node=2 --ntasks-per-node=2", ["node1"] * 2 + ["node2"] * 2, "train_ddp.py"),
+        ("megatron.sh", "", ["node1", "node2"], "-m torch.distributed.run pretrain_gpt.py --micro-batch-size 2"),
+    ],
+)
+def test_a_template_trains_as_one_process_does(
+    templates: labs.Lab, template: str, options: str, where: list[str], program: str
+) -> None:
+    log = submitted(templates, template, options)
+
+    assert nodes(log) == where
+    assert losses(log) == alone(templates, f"python3 {program}")
+
+
+@pytest.mark.jobs
+def test_tasks_of_an_array_have_each_their_own_log(templates: labs.Lab) -> None:
+    log = submitted(templates, "array.sbatch")
+
+    assert sorted(re.findall(r"step 100 loss", log)) == ["step 100 loss"] * 4
+    assert len(done(templates, "ls array-*-[0-3].log").split()) == 4
+
+
+@pytest.mark.jobs
+def test_a_job_that_is_told_to_stop_goes_on_in_another_turn_to_the_same_loss(templates: labs.Lab) -> None:
+    lab = templates
+    steps = 2000
+    done(lab, f"sed 's/train_ddp.py /train_ddp.py --steps {steps} /' ddp-container.sbatch >turns.sbatch")
+    job = done(lab, f"sbatch {SIZES} --parsable --job-name=turns turns.sbatch").strip()
+    labs.until(lambda: "step 100 " in done(lab, f"cat turns-{job}.log || true"), 120, "it does not train")
+
+    lab.said(f"scancel --batch --signal=USR1 {job}")
+
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
+    labs.until(lambda: lab.said(asked) == "COMPLETED|0:0", 600, lambda: lab.said(asked))
+    log = done(lab, f"cat turns-{job}.log")
+    (stopped,) = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
+    assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
+    last = alone(lab, f"python3 train_ddp.py --steps {steps}")[str(steps)]
+    assert losses(log)[str(steps)] == last
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("TP=3", "2 GPUs cannot be shared by tp 3 x pp 1 x cp 1"),
+        ("TP=2", "tp 2 goes over a node's 1 GPUs"),
+        ("NODES=3 PP=3", "4 layers cannot be shared by pp 3"),
+        ("NODES=3", "a batch of 16 is not a multiple of 2 x 3 copies"),
+    ],
+)
+def test_sizes_that_cannot_be_shared_out_are_refused_before_submission(
+    templates: labs.Lab, settings: str, said: str
+) -> None:
+    assert said in done(templates, f"{settings} ./megatron.sh 2>&1; [ $? = 2 ]")
+
+
+#: What the frameworks' templates need, from this computer's index of packages. PyTorch is in the image already.
+FRAMEWORKS = ("deepspeed", "accelerate", "lightning", "tensorboard", "jupyterlab")
+TORCH = "torch==2.13.0"
+
+
+def wheels() -> Path:
+    """Return a directory with the frameworks' wheels, kept in the cache. DeepSpeed's is made here, by PyTorch."""
+    kept = labs.cache() / "tests" / f"frameworks-{'-'.join(FRAMEWORKS)}-{TORCH}"
+    if not kept.is_dir():
+        fresh = kept.with_name(f"{kept.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        labs.run([sys.executable, "-m", "venv", fresh / "venv"])
+        pip = [fresh / "venv/bin/pip", "--quiet"]
+        labs.run([*pip, "install", TORCH, "numpy", "setuptools", "wheel", "packaging", "ninja"])
+        # Its operators are compiled where they are used.
+        build = [*pip, "wheel", "--no-build-isolation", "--wheel-dir", fresh / "wheels", TORCH, *FRAMEWORKS]
+        labs.run(build, env={"DS_BUILD_OPS": "0"})
+        for unwanted in (*fresh.glob("wheels/torch-*"), *fresh.glob("wheels/numpy-*")):
+            unwanted.unlink()
+        shutil.rmtree(fresh / "venv")
+        fresh.rename(kept)
+    return kept / "wheels"
+
+
+@pytest.fixture(scope="module")
+def frameworks(templates: labs.Lab) -> str:
+    """The user has built an image with all frameworks, by docker build in a job; its name."""
+    lab = templates
+    home = lab.directory / "home/ada/templates"
+    shutil.copytree(wheels(), home / "wheels")
+    (home / "Dockerfile").write_text(
+        f"FROM {done(lab, 'echo $IMAGE').strip()}\n"
+        "RUN --mount=type=bind,source=wheels,target=/wheels"
+        f" python3 -m pip install --no-index --no-cache-dir --find-links /wheels {' '.join(FRAMEWORKS)}\n"
+    )
+    done(lab, "srun --mem=2000 docker build -t frameworks:1 . 2>&1")
+    return "IMAGE=frameworks:1"
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize(
+    ("template", "program"),
+    [
+        ("deepspeed.sbatch", "-m torch.distributed.run train_deepspeed.py --zero 0"),
+        ("accelerate.sbatch", "train_accelerate.py"),
+        ("lightning.sbatch", "train_lightning.py"),
+    ],
+)
+def test_a_template_of_a_framework_trains_as_one_process_does(
+    templates: labs.Lab, frameworks: str, template: str, program: str
+) -> None:
+    log = submitted(templates, template, before=f"export {frameworks};")
+
+    assert nodes(log) == ["node1", "node2"]
+    assert losses(log) == alone(templates, f"python3 {program}", before=f"export {frameworks};")
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("how", ["--zero 1", "--zero 3", "--pipeline 2"])
+def test_deepspeed_shares_out_what_it_is_told_to(templates: labs.Lab, frameworks: str, how: str) -> None:
+    done(templates, f"sed 's/--zero 2/{how}/' deepspeed.sbatch >shared.sbatch")
+
+    log = submitted(templates, "shared.sbatch", "--job-name=shared", before=f"export {frameworks};")
+
+    wanted = "-m torch.distributed.run train_deepspeed.py --zero 0"
+    assert losses(log) == alone(templates, f"python3 {wanted}", before=f"export {frameworks};")
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [("tensorboard.sbatch", "<title>TensorBoard</title>"), ("notebook.sbatch", "<title>JupyterLab</title>")],
+)
+def test_a_page_is_there_by_the_address_that_only_the_user_can_read(
+    templates: labs.Lab, frameworks: str, template: str, shown: str
+) -> None:
+    lab, name = templates, template.partition(".")[0]
+    long = "sed -i 's/train_ddp.py /train_ddp.py --steps 1000000 /' tensorboard.sbatch"
+    job = done(lab, f"{long}; export {frameworks}; sbatch {SIZES} --parsable {template}").strip()
+    try:
+        labs.until(lambda: "ssh -L" in done(lab, f"cat {name}-{job}.url || true"), 60, "it does not start")
+        told = done(lab, f"stat --format=%a {name}-{job}.url; cat {name}-{job}.url").split()
+        port, node = told[3].split(":")[:2]
+        path = told[-1].partition(f"localhost:{port}")[2]
+        page = f"curl --silent --location http://{node}:{port}"
+        labs.until(lambda: shown in done(lab, f"{page}{path} || true"), 120, lambda: done(lab, f"cat {name}-{job}.*"))
+        assert told[0] == "600"
+        assert shown not in done(lab, f"{page} || true"), "without what stands there nothing is seen"
+    finally:
+        lab.said(f"scancel --full {job}")
