@@ -300,3 +300,14 @@ def test_what_is_no_job_script_is_refused(tmp_path: Path, data: bytes, words: st
     assert done.exit_code == 2
     assert words in done.output
     assert call(str(tmp_path / "none"))[0] == 2
+
+
+def test_what_a_script_says_to_ignore_is_no_mistake() -> None:
+    script = "#!/bin/bash\n#SBATCH --nodes=2\nexport MASTER_PORT=29500\nsrun --kill-on-bad-exit=1 torchrun train.py\n"
+    names = {one.name for one in findings(script)}
+
+    told = {one.name for one in findings(f"{script}# Alone there. lint-job: ignore fixed-port, lost-work\n")}
+
+    assert {"fixed-port", "lost-work"} <= names
+    assert told == names - {"fixed-port", "lost-work"}
+    assert {one.name for one in findings(f"{script}echo lint-job: ignore fixed-port\n")} == names
