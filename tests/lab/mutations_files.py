@@ -69,13 +69,6 @@ FILES = (
     ),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),
-    *spoilt("mode", "slurm_client", "/usr/local/share/clusterctl", "head"),
-    Row(
-        "the templates of jobs lead elsewhere",
-        "head",
-        "ln -sfn /tmp /usr/local/share/clusterctl/jobs",
-        {"slurm_client.files": (f"/usr/local/share/clusterctl/jobs leads to /tmp, not to {COMMANDS}/current/jobs",)},
-    ),
     *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),
     *spoilt("there", "slurm_client", "/usr/local/sbin/slurm-as-user", "head"),
     *spoilt("there", "slurm_client", "/etc/sudoers.d/clusterctl-slurm", "head"),
@@ -134,3 +127,15 @@ MORE_FILES = (
 COMMANDS_ASTRAY = astray("sbcast", "scancel", "scontrol", "scrontab", "sdiag")
 MORE_COMMANDS = astray("sinfo", "sprio", "squeue", "sreport", "srun")
 LAST_COMMANDS = astray("sshare", "sstat", "strigger")
+
+#: What is for users' jobs beside Slurm's own commands.
+FOR_JOBS = (
+    astray("job-exec", "job-shell"),
+    *spoilt("mode", "slurm_client", "/usr/local/share/clusterctl", "head"),
+    Row(
+        "the templates of jobs lead elsewhere",
+        "head",
+        "ln -sfn /tmp /usr/local/share/clusterctl/jobs",
+        {"slurm_client.files": (f"/usr/local/share/clusterctl/jobs leads to /tmp, not to {COMMANDS}/current/jobs",)},
+    ),
+)

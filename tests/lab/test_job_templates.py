@@ -84,6 +84,26 @@ def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) 
     assert re.search(r"torchrun-slurm: first to fail: rank 1 on node2, .*signal 9\. Its last lines:", log)
 
 
+def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(templates: labs.Lab) -> None:
+    lab = templates
+    options = "--container-image=$IMAGE --container-mounts=$PWD --container-workdir=$PWD"
+    failing = f"srun {options} torchrun-slurm --hold 1h --env kubeflow sh -c 'exit \\$((3 * RANK))'"
+    job = done(lab, f'sbatch {SIZES} --parsable --nodes=2 --output=held.log --wrap "{failing}"').strip()
+    labs.until(lambda: "held until" in done(lab, "cat held.log || true"), 60, lambda: done(lab, "cat held.log"))
+
+    look = "sh -c 'grep ^VERSION_CODENAME /etc/os-release; pwd; id -un'"
+    said = done(lab, f"job-exec {job} {look} | sort")
+    assert "first to fail: node2" in done(lab, "cat held.log")
+    inside = ("VERSION_CODENAME=bookworm", "/", "ada")
+    assert sorted(said.splitlines()) == sorted(f"{node}: {line}" for node in "01" for line in inside)
+    assert done(lab, f"job-exec -w node2 {job} hostname").split() == ["node2"]
+    shell = f"echo 'echo in $(hostname) $VERSION_CODENAME; exit 4' | script -qec 'job-shell {job} node2' /dev/null"
+    assert "in node2" in done(lab, f"{shell} || true")
+    done(lab, f"scancel {job}")
+    gone = done(lab, f"sleep 2; job-exec {job} true 2>&1 || true")
+    assert gone.strip() == f"job-exec: job {job} does not run. squeue --me"
+
+
 #: What else needs nothing but PyTorch, with how many ranks on which nodes.
 @pytest.mark.jobs
 @pytest.mark.parametrize(

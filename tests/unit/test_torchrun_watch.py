@@ -141,10 +141,7 @@ def test_a_failure_is_held_for_looking_at_it_until_somebody_is_done(program: Pat
     code, said = first.end()
     assert code == 3
     assert second.end()[0] == 3
-    assert (
-        said[-1]
-        == f"torchrun-slurm: look: srun --jobid={Node.job} --overlap --pty bash; when you are done: scancel {Node.job}"
-    )
+    assert f"look: job-exec {Node.job} COMMAND, job-shell {Node.job} NODE; when you are done: scancel" in said[-1]
 
 
 def test_a_cancelled_job_says_so_and_holds_nothing(program: Path) -> None:

@@ -95,6 +95,12 @@ def keeper(path):
         return None
 
 
+def variables(pid):
+    """Return the image's variables, which the process has that keeps its container."""
+    with open(f"/proc/{pid}/environ", "rb") as stream:
+        return dict(os.fsdecode(entry).split("=", 1) for entry in stream.read().split(b"\0") if b"=" in entry)
+
+
 def leftovers(runtime, name):
     """Return the containers of steps that are over; their keepers have ended with them."""
     others = [file[:-4] for file in os.listdir(runtime) if file.startswith("step-") and file.endswith(".pid")]
@@ -128,14 +134,10 @@ def made(options, environment, name, runtime, add_user):
         if not pid:
             raise ContainerError("the container ended at once", "srun podman ps --all; tell the administrator")
         add_user(pid, environment.get("HOME", "/"))
-    with open(f"/proc/{pid}/environ", "rb") as stream:
-        image_variables = dict(
-            os.fsdecode(entry).split("=", 1) for entry in stream.read().split(b"\0") if b"=" in entry
-        )
     words = []
     if is_yes(options, "ENTRYPOINT") or options.get("SAVE"):
         words = entrypoint(options, environment, name)
-    return pid, image_variables, os.readlink(f"/proc/{pid}/cwd"), words
+    return pid, variables(pid), os.readlink(f"/proc/{pid}/cwd"), words
 
 
 def run(options, environment, name, runtime, pidfile):

@@ -222,7 +222,7 @@ class Run:
         job, end = self.member.step.job, time.time() + seconds
         until = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(end))
         say(f"held until {until}, and no longer than the job's time limit")
-        say(f"look: srun --jobid={job} --overlap --pty bash; when you are done: scancel {job}")
+        say(f"look: job-exec {job} COMMAND, job-shell {job} NODE; when you are done: scancel {job}")
         while time.time() < end and not self.asked_to_end:
             time.sleep(0.5)
 
