@@ -35,7 +35,6 @@ def task() -> Iterator[types.ModuleType]:
     """container_task, with what it imports."""
     before, modules = list(sys.path), set(sys.modules)
     module = loaded("container_task", IMAGE / "container_task")
-    module.RULES = str(IMAGE / "torchrun-slurm")
     yield module
     sys.path[:] = before
     for name in set(sys.modules) - modules:

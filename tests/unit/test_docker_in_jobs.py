@@ -102,6 +102,16 @@ def test_an_option_becomes_what_it_means_in_a_job(
     assert any(says in line for line in told) if says else told == []
 
 
+def test_adapters_are_given_where_a_node_has_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPTIONS["Run"].set_device.__globals__, "INFINIBAND", str(tmp_path / "infiniband"))
+    asked = ("--device", f"{tmp_path}/infiniband")
+    words, told, _ = run(*asked)
+    assert (words, told) == ([], [f"{' '.join(asked)} is left out: this node has no RDMA adapter"])
+
+    (tmp_path / "infiniband").mkdir()
+    assert run(*asked)[:2] == ([f"--device={tmp_path}/infiniband"], [])
+
+
 def test_a_limit_above_the_jobs_own_is_cut_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (100, 4096 if kind == resource.RLIMIT_NOFILE else -1))
 

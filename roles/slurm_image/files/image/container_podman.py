@@ -145,7 +145,7 @@ def run(options, environment, name, runtime, pidfile):
     words = ["--detach", "--replace", "--name", name, "--pidfile", pidfile, *SHARED, *settings(options, environment)]
     if "NAME" not in options and "SAVE" not in options:
         words.append("--rm")
-    # What a training calls on its node; scontrol, for the names of nodes.
+    # What a training calls on its node: torchrun-slurm, and scontrol for the names of nodes.
     for tool in os.listdir(f"{LIBRARY}/in_container"):
         words += ["--volume", f"{LIBRARY}/in_container/{tool}:/usr/local/bin/{tool}:ro"]
     words.append(image(options, environment))

@@ -50,6 +50,8 @@ LEFT_OUT = {
 
 #: Variables of the job that a container gets, as a task without container has them.
 PASSED = re.compile(r"(SLURM|SLURMD|NCCL|GLOO|UCX|MASTER|TORCH|OMP)_\w+|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE")
+#: The directory of RDMA adapters' device files. Scripts name it for all nodes of a site.
+INFINIBAND = "/dev/infiniband"
 #: What of the node is nobody's data.
 SYSTEM = {"/", "/dev", "/proc", "/run", "/var/run"}
 SOCKETS = {"/var/run/docker.sock", "/run/docker.sock"}
@@ -177,6 +179,8 @@ class Run:
             raise RefusedError(
                 f"--device {value}: this job was not granted that GPU", "--gpus all gives those that were"
             )
+        elif value == INFINIBAND and not Path(value).exists():
+            self.say(f"--device {value} is left out: this node has no RDMA adapter")
         else:
             self.out.append(f"--device={value}")
 
