@@ -98,6 +98,31 @@ def test_a_login_on_the_controller_is_refused_what_is_slurms(node_lab: vms.VmLab
     assert {name: told[name] for name in ON_THE_CONTROLLER} == ON_THE_CONTROLLER
 
 
+def test_a_steps_container_is_confined_with_its_step_and_the_next_step_has_one(node_lab: vms.VmLab) -> None:
+    """What keeps the container is in the step's control group, and is ended with it; a name brings it back."""
+    image = said(node_lab, CURIOUS, "srun --quiet podman --log-level error images --quiet | head -n 1")
+    keeper = "$(for p in /proc/[0-9]*; do tr -d '\\0' <$p/cmdline | grep -qx /.pause && echo $p; done)"
+    look = f"ls /dev | grep -c ^nvidia; cmp /proc/self/cgroup {keeper}/cgroup && grep -c /step_0/ /proc/self/cgroup"
+    script = f"""
+cat >look.sh <<'END'
+{look}
+echo own >/tmp/own; echo named >/named
+END
+cat >steps.sh <<END
+srun --quiet --container-image={image} --container-name=mine --container-mount-home sh look.sh 2>/dev/null
+srun --quiet --container-image={image} cat /tmp/own
+srun --quiet --container-name=mine cat /named /tmp/own
+srun --quiet podman ps --quiet | wc -l
+END
+salloc --quiet --gres=gpu:1 --mem=600 sh steps.sh; rm look.sh steps.sh; ls /tmp/own 2>&1
+"""
+
+    told = said(node_lab, CURIOUS, "sh -s", script).splitlines()
+
+    assert told[:-1] == ["1", "1", "own", "named", "own", "0"]
+    assert told[-1].endswith(ABSENT)
+
+
 def test_a_job_over_its_memory_dies_alone(node_lab: vms.VmLab, owners_job: str) -> None:
     lab = node_lab
     greedy = "srun --nodelist=node1 --mem=100 --immediate=300 --time=10 --chdir=/ --job-name=greedy python3 -c"
