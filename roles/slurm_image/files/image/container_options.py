@@ -4,7 +4,6 @@
 
 import os
 import re
-import sys
 
 #: Of a mount's options those that Podman has, too.
 FLAGS = re.compile(r"ro|rw|r?bind|r?(?:private|shared|slave|unbindable)|(?:no)?(?:dev|exec|suid)")
@@ -123,9 +122,7 @@ def devices(environment):
     """Return Podman's options for the GPUs that Slurm granted the step, and for RDMA."""
     words = []
     if any(environment.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")):
-        # As docker has it; only GPUs need it, and PyYAML is Debian's.
-        sys.path.append("/usr/lib/python3/dist-packages")
-        import granted_gpus
+        import granted_gpus  # as docker has it; only GPUs need it
 
         known = granted_gpus.described()
         for gpu in granted_gpus.granted(environment):
