@@ -36,8 +36,9 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1 SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-# Megatron itself saves and ends with 0 ten minutes before the time is over; the job goes on in a new turn.
-minutes=$(((SLURM_JOB_END_TIME - EPOCHSECONDS) / 60 - 10))
+# Megatron itself saves and ends with 0 ten minutes before a longer time is over; the job goes on in a new turn.
+minutes=$(((SLURM_JOB_END_TIME - EPOCHSECONDS) / 60))
+minutes=$((minutes > 20 ? minutes - 10 : minutes))
 srun --kill-on-bad-exit=1 --container-image="$image" --container-mounts="$PWD" --container-workdir="$PWD" \
     torchrun-slurm --output-dir "$checkpoints" "$program" --tensor-model-parallel-size "$tp" \
     --pipeline-model-parallel-size "$pp" --context-parallel-size "$cp" --exit-duration-in-mins "$minutes" \
