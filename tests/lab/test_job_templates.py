@@ -46,8 +46,10 @@ def submitted(lab: labs.Lab, template: str, options: str = "", *, before: str = 
 
 
 def losses(log: str) -> dict[str, str]:
-    """Return the losses that a training told, by step."""
-    return dict(LOSS.findall(log))
+    """Return the losses that a training told, by step; it told some."""
+    found = dict(LOSS.findall(log))
+    assert found, log
+    return found
 
 
 def alone(lab: labs.Lab, program: str, *, before: str = "") -> dict[str, str]:
@@ -98,7 +100,7 @@ def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(temp
     assert "first to fail: node2" in done(lab, "cat held.log")
     inside = ("VERSION_CODENAME=bookworm", "/", "ada")
     assert sorted(said.splitlines()) == sorted(f"{node}: {line}" for node in "01" for line in inside)
-    assert done(lab, f"job-exec -w node2 {job} hostname").split() == ["node2"]
+    assert done(lab, f"job-exec {job} -w node2 hostname").split() == ["node2"]
     shell = f"echo 'echo in $(hostname) $VERSION_CODENAME; exit 4' | script -qec 'job-shell {job} node2' /dev/null"
     assert "in node2" in done(lab, f"{shell} || true")
     done(lab, f"scancel {job}")

@@ -127,6 +127,18 @@ def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: A
     )
 
 
+def test_gpus_are_given_by_nvidias_description_of_them(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    container_options = sys.modules["container_options"]
+    container_options.devices({"SLURM_STEP_GPUS": "0"})
+    known = {"0": "/dev/nvidia0", "1": "/dev/nvidia1", "all": "/dev/nvidia9"}
+    monkeypatch.setattr(sys.modules["granted_gpus"], "described", lambda: known)
+
+    assert container_options.devices({"SLURM_STEP_GPUS": "1"}) == ["--device=nvidia.com/gpu=1"]
+    assert container_options.devices({"CUDA_VISIBLE_DEVICES": "MIG-7"}) == ["--device=nvidia.com/gpu=MIG-7"]
+    assert container_options.devices({"SLURM_STEP_GPUS": "3"}) == ["--device=/dev/nvidia3"]
+    assert container_options.devices({}) == []
+
+
 @pytest.mark.parametrize(
     ("options", "read_only"),
     [
@@ -177,7 +189,7 @@ def test_ranks_meet_where_torchrun_slurm_has_them_meet(task: Any) -> None:
 
 
 def test_options_are_taken_out_of_the_environment(task: Any) -> None:
-    environment = {"CLUSTERCTL_CONTAINER_IMAGE": "x", "CLUSTERCTL_CONTAINER_JOB": "7", "PATH": "/bin"}
+    environment = {"SLURM_CLUSTERCTL_IMAGE": "x", "SLURM_CLUSTERCTL_JOB": "7", "PATH": "/bin"}
 
     assert task.asked(environment) == {"IMAGE": "x", "JOB": "7"}
     assert environment == {"PATH": "/bin"}
@@ -226,7 +238,7 @@ def test_what_nobody_foresaw_is_one_line_too(
     monkeypatch.setattr(task.signal, "signal", lambda *_: None)
     monkeypatch.setenv("SLURMD_NODENAME", "node1")
     for name, value in STEP.items() if problem else ():
-        monkeypatch.setenv(f"CLUSTERCTL_CONTAINER_{name}", value)
+        monkeypatch.setenv(f"SLURM_CLUSTERCTL_{name}", value)
 
     with pytest.raises(SystemExit) as ended:
         task.main([])

@@ -80,9 +80,10 @@ def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.Captur
     assert variables["MASTER_PORT"] == str(port)
     assert int(variables["OMP_NUM_THREADS"]) >= 1
     assert command.split(" ", 1)[1] == (
-        "-m torch.distributed.run --nnodes 2 --node-rank 1 --nproc-per-node 4 --master-addr 10.0.0.1"
-        f" --master-port {port} --max-restarts 1"
-        f" --no-python {sys.executable} {launcher.OWN} --worker DIRECTORY 3 {sys.executable} -u train.py --lr 1e-5"
+        "-m torch.distributed.run --nnodes 2 --node_rank 1 --nproc_per_node 4 --master_addr 10.0.0.1"
+        f" --master_port {port} --max-restarts 1"
+        f" --no_python {sys.executable} {launcher.OWN} --torchrun-slurm-worker DIRECTORY 3"
+        f" {sys.executable} -u train.py --lr 1e-5"
     )
 
 
@@ -99,7 +100,7 @@ def test_how_a_worker_is_started_is_the_users_choice(
 ) -> None:
     _, _, command = dry(capsys, f"--launcher-options={given}", "train.main", "--lr", "1")
 
-    assert command.endswith(f" --no-python {sys.executable} {launcher.OWN} --worker DIRECTORY {worker}")
+    assert command.endswith(f" --no_python {sys.executable} {launcher.OWN} --torchrun-slurm-worker DIRECTORY {worker}")
 
 
 def test_a_platforms_script_gets_nodes_as_its_world(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +126,7 @@ def test_deepspeed_is_started_without_ssh_with_hosts_of_this_job(
     assert command == (
         "deepspeed --hostfile DIRECTORY/hosts --no_ssh --node_rank 1 --master_addr 10.0.0.1"
         f" --master_port {variables['MASTER_PORT']} --no_python {launcher.OWN}"
-        f" --worker DIRECTORY 3 {sys.executable} -u train.py --deepspeed ds.json"
+        f" --torchrun-slurm-worker DIRECTORY 3 {sys.executable} -u train.py --deepspeed ds.json"
     )
     launcher.Plan(step.Step(STEP), main.options(["--env", "deepspeed", "train.py"]), STEP).list_hosts(tmp_path)
     assert (tmp_path / "hosts").read_text() == "gpu01 slots=4\ngpu02 slots=4\n"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +101,56 @@ def test_the_rank_that_failed_first_has_the_last_word(program: Path) -> None:
     assert said[-1] == "ValueError: no such label: 7"
     told = next(number for number, line in enumerate(said) if line.startswith("torchrun-slurm: first to fail: n2, "))
     assert said[told + 1] == "Traceback (most recent call last):"
+
+
+def test_who_was_told_to_end_is_no_cause(program: Path) -> None:
+    # Of this failure one could think that it follows from another's.
+    cause = "raise ConnectionError('dataset server: connection refused')"
+    first, second = both(program, *script(f"import os, time\nif os.environ['RANK'] == '0': {cause}\ntime.sleep(600)"))
+
+    code, said = first.end()
+    assert (code, second.end()[0]) == (1, 1)
+    assert said[-1] == "ConnectionError: dataset server: connection refused"
+
+
+def test_a_word_of_the_users_is_no_word_of_ours(program: Path) -> None:
+    words = ("--env", "kubeflow", sys.executable, "-c", "import sys; print(*sys.argv[1:], file=sys.stderr)")
+    first, second = both(program, *words, "--worker", "4")
+
+    code, said = first.end()
+    assert (code, said[-1]) == (0, "--worker 4")
+    second.end()
+
+
+def test_a_program_that_cannot_be_executed_is_told_in_a_line(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("true\n")
+    (tmp_path / "train.sh").chmod(0o644)
+    first, second = both(program, "--env", "kubeflow", str(tmp_path / "train.sh"))
+
+    code, said = first.end()
+    assert code == second.end()[0] == 126
+    assert said[-1] == f"torchrun-slurm: {tmp_path}/train.sh: Permission denied"
+
+
+def test_who_connects_and_says_nothing_or_nonsense_keeps_nobody_waiting() -> None:
+    who = {"job": 7, "step": 0}
+    found = {"gpus": {}, "shm": 1, "directory": "", "time": time.time()}
+    with talk.listening(0) as server:
+        place = ("127.0.0.1", server.getsockname()[1])
+        silent, nonsense, partial = (socket.create_connection(place) for _ in range(3))
+        nonsense.sendall(b"[" * 200_000 + b"\n")
+        partial.sendall(json.dumps({"who": who, "task": 1}).encode() + b"\n")
+        other = talk.Line(socket.create_connection(place))
+        other.say({"who": who, "task": 1, "node": "n2", "at": [], "mark": "", "found": found})
+        begun = time.monotonic()
+
+        came = talk.gathered(server, who, 1, 30)
+
+    assert list(came) == [1]
+    assert abs(came[1][1]["ahead"]) < 5
+    assert time.monotonic() - begun < 3
+    for one in (silent, nonsense, partial):
+        one.close()
 
 
 def test_others_are_stopped_when_one_has_failed(program: Path) -> None:

@@ -124,9 +124,7 @@ def devices(environment):
     if any(environment.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")):
         import granted_gpus  # as docker has it; only GPUs need it
 
-        known = granted_gpus.described()
-        for gpu in granted_gpus.granted(environment):
-            words += ["--device", known.get(gpu) or known.get(f"/dev/nvidia{gpu}") or f"/dev/nvidia{gpu}"]
+        words += granted_gpus.devices(granted_gpus.granted(environment), granted_gpus.described())
     if os.path.isdir("/dev/infiniband"):
         words += ["--device", "/dev/infiniband"]
     return words

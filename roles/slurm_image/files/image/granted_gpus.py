@@ -76,12 +76,12 @@ def words(asked: str | None, environment: Mapping[str, str], known: Mapping[str,
         return ["--env=CUDA_VISIBLE_DEVICES="] if mine else []
     known = described() if known is None else known
     gpus = chosen(asked, mine, known)
-    # By NVIDIA's name, if need be by the device file.
-    names = {file: f"nvidia.com/gpu={name}" for name, file in reversed(list(known.items()))}
-    files = {gpu: f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus}
-    devices = [names.get(files[gpu], files[gpu]) for gpu in gpus]
     # In the container they are counted from 0.
-    return [
-        *(f"--device={device}" for device in devices),
-        f"--env=CUDA_VISIBLE_DEVICES={','.join(map(str, range(len(gpus))))}",
-    ]
+    return [*devices(gpus, known), f"--env=CUDA_VISIBLE_DEVICES={','.join(map(str, range(len(gpus))))}"]
+
+
+def devices(gpus: Iterable[str], known: Mapping[str, str]) -> list[str]:
+    """Return Podman's options for some GPUs: by NVIDIA's name, with all that belongs to one; if need be by the file."""
+    names = {file: f"nvidia.com/gpu={name}" for name, file in reversed(list(known.items()))}
+    files = (f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus)
+    return [f"--device={names.get(file, file)}" for file in files]

@@ -22,7 +22,7 @@
 SPANK_PLUGIN(container, 1)
 
 #define PROGRAM "/usr/local/libexec/clusterctl/container_task"
-#define PREFIX "CLUSTERCTL_CONTAINER_"
+#define PREFIX "SLURM_CLUSTERCTL_"
 /* Set where a command is given, unset by the plugin on the node: where that one is missing, job_task refuses the task. */
 #define ASKED PREFIX "ASKED"
 

@@ -2,16 +2,17 @@
 # Megatron's pretraining with its arguments as data: what cannot be shared out is refused before anything is submitted.
 # Copy this file, then change what stands below, and start it by itself: ./megatron.sh [OPTION OF SBATCH]...
 #   nodes, gpus                how much, and what of it shares out tensors (tp), layers (pp), and contexts (cp)
-#   slurm                      --account and --partition are yours (sshare --user=$USER; sinfo), --time its limit
+#   slurm                      --account, --partition are yours (sshare --user=$USER; sinfo); --time, processors, memory
+#   run                        a name for each: another run with the same one goes on with its checkpoints
 #   image                      one with Megatron-LM: what docker images shows, or a name in a registry
 #   program                    pretrain_gpt.py of Megatron-LM. The one beside this file takes the same arguments and
 #                              trains a small GPT by data parallel workers alone, for trying this script
-#   model, training            Megatron's own arguments
+#   model, training            Megatron's own arguments; its pretrain_gpt.py wants a tokenizer and data as well
 # What is left of the GPUs are data parallel copies: nodes x gpus / (tp x pp x cp). It goes on when it is requeued.
 set -euo pipefail
 nodes=${NODES:-2} gpus=${GPUS:-1} tp=${TP:-1} pp=${PP:-1} cp=${CP:-1}
 slurm=(--job-name=megatron --time=04:00:00 --cpus-per-task=4 --mem-per-gpu=8G)
-image=${IMAGE:-pytorch:2.13} program=pretrain_gpt.py checkpoints=$PWD/checkpoints
+run=megatron-1 image=${IMAGE:-pytorch:2.13} program=pretrain_gpt.py checkpoints=$PWD/$run
 layers=4 heads=4 micro=2 global=16
 model=(
     --num-layers "$layers" --hidden-size 64 --num-attention-heads "$heads" --seq-length 32
@@ -36,13 +37,14 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1 SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-# Megatron itself saves and ends with 0 ten minutes before a longer time is over; the job goes on in a new turn.
+# Megatron itself saves and ends with 0 before a time of more than an hour is over; the job goes on in a new turn.
 minutes=$(((SLURM_JOB_END_TIME - EPOCHSECONDS) / 60))
-minutes=$((minutes > 20 ? minutes - 10 : minutes))
+minutes=$((minutes > 60 ? minutes - 20 : minutes))
 srun --kill-on-bad-exit=1 --container-image="$image" --container-mounts="$PWD" --container-workdir="$PWD" \
     torchrun-slurm --output-dir "$checkpoints" "$program" --tensor-model-parallel-size "$tp" \
     --pipeline-model-parallel-size "$pp" --context-parallel-size "$cp" --exit-duration-in-mins "$minutes" \
     "${model[@]}" "${training[@]}"
-if [ "$SECONDS" -ge $((minutes * 60)) ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 20 ]; then
+if [ "$SECONDS" -ge $((minutes * 60)) ]; then
+    [ "${SLURM_RESTART_COUNT:-0}" -lt 20 ] || { echo "not at its end after 20 turns" >&2; exit 1; }
     scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -13,6 +13,7 @@ from typing import Mapping
 
 from torchrun_slurm import network
 from torchrun_slurm.step import Refusal, Step, granted
+from torchrun_slurm.worker import WORKER
 
 #: This program, as its workers start it.
 OWN = os.path.abspath(sys.argv[0])  # noqa: PTH100 - a link stays one
@@ -28,7 +29,7 @@ class Plan:
         self._refuse()
         self.meets = environment.get("MASTER_ADDR") or network.address(step)
         port = environment.get("MASTER_PORT") or str(step.port)
-        if step.task == 0 and "MASTER_PORT" not in environment and network.taken(int(port)):
+        if step.task == 0 and port == str(step.port) and network.taken(step.port):
             raise Refusal(f"port {port} of {step.nodes[0]} is taken", "export MASTER_PORT=..., before srun")
         added = {"MASTER_ADDR": self.meets, "MASTER_PORT": port}
         at_once = self.workers if given.env != "torch" else step.each
@@ -71,16 +72,17 @@ class Plan:
             return [sys.executable, "-u", *program] if program[0].endswith(".py") else program
         options = [word for word in more if word not in MODULE | NO_PYTHON]
         start = [] if NO_PYTHON & set(more) else [sys.executable, "-u", *(["-m"] if MODULE & set(more) else [])]
-        worker = ["--worker", directory, str(len(start) + 1), *start, *program]
+        worker = [WORKER, directory, str(len(start) + 1), *start, *program]
         nodes, rank, port = str(len(self.step.nodes)), str(self.step.node), self.added["MASTER_PORT"]
         if self.given.env == "deepspeed":
             there = ["--node_rank", rank, "--master_addr", self.added["MASTER_ADDR"], "--master_port", port]
             listed = ["deepspeed", "--hostfile", f"{directory}/hosts", "--no_ssh"]
             return [*listed, *there, *options, "--no_python", OWN, *worker]
+        # With underscores: releases before 2 know no others.
         return [
-            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", nodes, "--node-rank", rank),
-            *("--nproc-per-node", str(self.workers), "--master-addr", self.added["MASTER_ADDR"]),
-            *("--master-port", port, *options, "--no-python", sys.executable, OWN, *worker),
+            *(sys.executable, "-m", "torch.distributed.run", "--nnodes", nodes, "--node_rank", rank),
+            *("--nproc_per_node", str(self.workers), "--master_addr", self.added["MASTER_ADDR"]),
+            *("--master_port", port, *options, "--no_python", sys.executable, OWN, *worker),
         ]  # fmt: skip
 
     def list_hosts(self, directory: Path) -> None:

@@ -25,7 +25,7 @@ threads each), prints it in one line on the first node, has all nodes looked at,
 What is set of MASTER_ADDR, MASTER_PORT, OMP_NUM_THREADS, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME stays.
 The last lines are those of the rank that failed first, and its exit code is the job's. Exit code 2: it cannot work so;
 75: the check found something wrong, which is said. Nothing was started then. Needs Python 3.8; its own interpreter runs
-PROGRAM. Nodes talk to the first one at a port 10,000 below MASTER_PORT's own.
+PROGRAM. Nodes talk to the first one at a port between 10000 and 19999, by job and step.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         where = environment.get("SLURMD_NODENAME", "this computer")
         team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")
         return 2
-    except FileNotFoundError as problem:
+    except OSError as problem:
         team.say(f"{problem.filename}: {problem.strerror}")
-        return 127
+        return 127 if isinstance(problem, FileNotFoundError) else 126
     finally:
         if directory:
             shutil.rmtree(directory, ignore_errors=True)

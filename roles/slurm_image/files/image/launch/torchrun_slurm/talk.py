@@ -52,7 +52,7 @@ class Line:
         try:
             heard = json.loads(self._reader.readline(LONGEST) or b"{}")
             return heard if isinstance(heard, dict) else {}
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
 
     def follow(self, task: int, into: queue.Queue[Heard]) -> None:
@@ -74,20 +74,36 @@ def listening(port: int) -> socket.socket:
 
 
 def gathered(server: socket.socket, who: Message, expected: int, wait: float) -> dict[int, tuple[Line, Message]]:
-    """Return the conversation and the first message of each other task, of those that came in so many seconds."""
+    """Return the conversation and the first message of each other task, of those that came in so many seconds.
+
+    Each is heard by itself: who connects and says nothing keeps nobody waiting.
+    """
     came: dict[int, tuple[Line, Message]] = {}
+    heard: queue.Queue[tuple[Line, Message, float]] = queue.Queue()
     end = time.monotonic() + wait
-    while len(came) < expected and time.monotonic() < end:
-        server.settimeout(max(0.01, end - time.monotonic()))
-        try:
-            connection, _ = server.accept()
-        except OSError:
-            break
+    server.settimeout(0.1)
+
+    def hear(connection: socket.socket) -> None:
         line = Line(connection)
-        first = line.hear(REACH)
-        if first.get("who") == who and isinstance(first.get("task"), int):
-            came[first["task"]] = (line, {**first, "ahead": first["found"]["time"] - time.time()})
+        heard.put((line, line.hear(REACH), time.time()))
+
+    while len(came) < expected and time.monotonic() < end:
+        with contextlib.suppress(OSError):  # nobody came meanwhile
+            threading.Thread(target=hear, args=(server.accept()[0],), daemon=True).start()
+        while not heard.empty():
+            line, first, now = heard.get()
+            if first.get("who") == who and told_all(first):
+                came[first["task"]] = (line, {**first, "ahead": first["found"]["time"] - now})
     return came
+
+
+def told_all(first: Message) -> bool:
+    """Tell whether a task's first message is one."""
+    kinds = {"task": int, "node": str, "at": list, "mark": str, "found": dict}
+    found = first.get("found")
+    return all(isinstance(first.get(name), kind) for name, kind in kinds.items()) and (
+        isinstance(found, dict) and found.keys() >= {"gpus", "shm", "directory", "time"}
+    )
 
 
 def joined(first: str, address: str, port: int, wait: float) -> Line:

@@ -43,6 +43,7 @@ class Member:
         self.who = {"job": step.job, "step": step.step}
         self.lines: dict[int, talk.Line] = {}
         self.names = {0: step.nodes[0]}
+        self.ahead: dict[int, float] = {}
         self._directory = directory
         self._text = secrets.token_hex(8)
         self.looked = ""
@@ -79,6 +80,7 @@ class Member:
             with server:
                 came = talk.gathered(server, self.who, expected, self.wait)
                 self.lines = {task: line for task, (line, _) in came.items()}
+                self.ahead = {task: float(first["ahead"]) for task, (_, first) in came.items()}
                 self.names.update((task, str(first["node"])) for task, (_, first) in came.items())
                 looking = time.monotonic()
                 problems = self._judged(came, health.look(gpus, hindered))
@@ -98,7 +100,8 @@ class Member:
         missing = sorted(set(range(1, self.step.tasks)) - set(came))
         if missing:
             shown = ", ".join(map(str, missing[:5]))
-            return [f"task {shown}: torchrun-slurm did not come from there in {self.wait:g} s. What does its node say?"]
+            late = f"task {shown}: torchrun-slurm did not come from there in {self.wait:g} s"
+            return [f"{late}. What does its node say? For an image that takes longer: --check-wait"]
         # The others reach this one: they have come.
         peers = {first["node"]: tuple(first["at"]) for _, first in came.values() if first["at"]}
         for line, _ in came.values():
@@ -117,6 +120,8 @@ class Member:
         return problems
 
     def _follow_check(self, gpus: health.Gpus, hindered: str) -> list[str]:
+        # Before it is said that this one has come: a driver may take its time.
+        found = health.look(gpus, hindered)
         try:
             line = talk.joined(self.step.nodes[0], self.meets, self.port, self.wait)
         except Refusal as refusal:
@@ -125,7 +130,7 @@ class Member:
         with talk.listening(0) as server:
             at = [network.own_address(self.meets), server.getsockname()[1]] if self.step.local == 0 else []
             about = {"who": self.who, "task": self.step.task, "node": self.step.name, "at": at, "mark": self._text}
-            line.say({**about, "found": health.look(gpus, hindered)})
+            line.say({**about, "found": {**found, "time": time.time()}})
             told = line.hear(self.wait + talk.REACH)
             if "peers" in told:
                 others = {name: tuple(place) for name, place in told["peers"].items() if name != self.step.name}
@@ -199,7 +204,8 @@ class Run:
         while set(ended) != tasks:
             heard = self.next(until) if until < float("inf") else self.heard.get()
             if heard is not None:
-                self._take(heard, ended, failures)
+                # Who was told to end is no cause.
+                self._take(heard, ended, [] if told else failures)
             if failures and until == float("inf"):
                 until = time.monotonic() + GRACE
             elif heard is None and (told or hold):
@@ -242,6 +248,8 @@ class Run:
             ended[task] = message["ended"]
             if message["failure"]:
                 failures.append(message["failure"])
+                # By the first node's clock.
+                message["failure"]["when"] -= self.member.ahead.get(task, 0.0)
 
     def _tell(self, failures: list[dict[str, Any]]) -> int:
         """Have the first failure be the last that the log says; return its exit code."""

@@ -151,7 +151,8 @@ class Program:
             "code": 128 - code if code < 0 else code,
             "when": tail.began or time.time(),
             "last": last,
-            "follows": bool(tail.began and COMMUNICATION.search(last[-1])),
+            # Nobody ends a worker by TERM for its own sake.
+            "follows": bool(tail.began and COMMUNICATION.search(last[-1])) or code in (-signal.SIGTERM, 143),
         }
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker's first moments: its own error stream, its own processors; then it becomes the program.
 
-Started by torch.distributed.run or DeepSpeed's launcher as ``[--local_rank=N] --worker DIRECTORY COUNT WORD...``. What
+Started by torch.distributed.run or DeepSpeed's launcher as ``[--local_rank=N] WORKER DIRECTORY COUNT WORD...``. What
 launchers give each of their workers is in its environment. COUNT words are the program's own, before those of its user:
 DeepSpeed's option of the local rank goes between them.
 """
@@ -14,10 +14,18 @@ import os
 import sys
 from pathlib import Path
 
+#: Says that this is no user's command line.
+WORKER = "--torchrun-slurm-worker"
+
+
+def is_worker(words: list[str]) -> bool:
+    """Tell whether a command line is a launcher's."""
+    return words[:1] == [WORKER] or (words[1:2] == [WORKER] and words[0].startswith("--local_rank="))
+
 
 def run(words: list[str]) -> int:
     """Become the program; return only where that cannot be."""
-    options, rest = words[: words.index("--worker")], words[words.index("--worker") + 1 :]
+    options, rest = words[: words.index(WORKER)], words[words.index(WORKER) + 1 :]
     directory, count, program = Path(rest[0]), int(rest[1]), rest[2:]
     own = os.environ.get("LOCAL_RANK", "0")
     bind(directory / "cpus", own)
