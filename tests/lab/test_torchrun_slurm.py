@@ -6,12 +6,13 @@ import labs
 import pytest
 
 TRAIN = """
-import os, torch.distributed as dist, torch
+import os, sys, torch.distributed as dist, torch
 dist.init_process_group("gloo")
 one = torch.tensor([float(dist.get_rank())])
 dist.all_reduce(one)
 where = os.environ["NODE"]
-print(f"rank {dist.get_rank()}/{dist.get_world_size()} on {where}, sum {one.item():g}", flush=True)
+# In one piece, which print() does not do where Python does not buffer (torchrun has it so).
+sys.stdout.write(f"rank {dist.get_rank()}/{dist.get_world_size()} on {where}, sum {one.item():g}\n")
 dist.destroy_process_group()
 """
 
