@@ -176,7 +176,7 @@ ENDS = [
     ),
     ("--privileged megatron_pytorch sh -c 'ls /dev | grep ^nvidia[0-9]'", 1, "--privileged gives no more"),
     ("--device /dev/nvidia0 megatron_pytorch true", 125, "was not granted that GPU"),
-    ("--gpus all megatron_pytorch torchrun-slurm --dry-run train.py", 0, "--nproc-per-node 1"),
+    ("--gpus all megatron_pytorch torchrun-slurm --dry-run train.py", 0, "--nproc_per_node 1"),
     ("--gpus 2 megatron_pytorch true", 125, "this job was granted 1"),
     ("-v /:/host megatron_pytorch true", 125, "/ is the node's"),
     ("-v /home/ben:/b megatron_pytorch ls /b", 2, "Permission denied"),

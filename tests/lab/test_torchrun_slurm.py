@@ -5,7 +5,7 @@ from __future__ import annotations
 import labs
 import pytest
 
-TRAIN = """
+TRAIN = r"""
 import os, sys, torch.distributed as dist, torch
 dist.init_process_group("gloo")
 one = torch.tensor([float(dist.get_rank())])

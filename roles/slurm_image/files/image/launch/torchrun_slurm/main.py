@@ -111,9 +111,14 @@ def watched(run: team.Run, hold: float) -> int:
         if alone:
             run.program.signal(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    all_of_them = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    for number in all_of_them:
         signal.signal(number, heard)
-    return run.lead(hold) if run.member.leads or not run.member.lines else run.follow()
+    code = run.lead(hold) if run.member.leads or not run.member.lines else run.follow()
+    # Where one task has ended, srun ends the others at once (--kill-on-bad-exit), whose own exit code then counts.
+    for number in all_of_them:
+        signal.signal(number, signal.SIG_IGN)
+    return code
 
 
 def main(words: list[str], environment: dict[str, str]) -> int:
