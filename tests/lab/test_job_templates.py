@@ -45,14 +45,14 @@ def submitted(lab: labs.Lab, template: str, options: str = "", *, before: str = 
     return done(lab, f"{before} rm -f {name}-*.log; {start} >/dev/null; code=$?; cat {name}-*.log; exit $code")
 
 
-def losses(log: str) -> dict[str, str]:
-    """Return the losses that a training told, by step; it told some."""
-    found = dict(LOSS.findall(log))
+def losses(log: str) -> dict[str, float]:
+    """Return the losses that a training told, by step; it told some. Sums of another order differ a little."""
+    found = {step: float(loss) for step, loss in LOSS.findall(log)}
     assert found, log
     return found
 
 
-def alone(lab: labs.Lab, program: str, *, before: str = "") -> dict[str, str]:
+def alone(lab: labs.Lab, program: str, *, before: str = "") -> dict[str, float]:
     """Return the losses of one process without anything around it."""
     return losses(
         done(lab, f"{before} srun --container-image=$IMAGE --container-mounts=$PWD --container-workdir=$PWD {program}")
@@ -68,7 +68,7 @@ def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_proc
     log = submitted(templates, "ddp-container.sbatch", "--gpus-per-node=2")
 
     assert nodes(log) == ["node1", "node1", "node2", "node2"]
-    assert losses(log) == alone(templates, "python3 train_ddp.py")
+    assert losses(log) == pytest.approx(alone(templates, "python3 train_ddp.py"), rel=1e-3)
     assert "torchrun-slurm: checked in " in log
 
 
@@ -124,7 +124,7 @@ def test_a_template_trains_as_one_process_does(
     log = submitted(templates, template, options)
 
     assert nodes(log) == where
-    assert losses(log) == alone(templates, f"python3 {program}")
+    assert losses(log) == pytest.approx(alone(templates, f"python3 {program}"), rel=1e-3)
 
 
 @pytest.mark.jobs
@@ -151,7 +151,7 @@ def test_a_job_that_is_told_to_stop_goes_on_in_another_turn_to_the_same_loss(tem
     (stopped,) = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
     assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
     last = alone(lab, f"python3 train_ddp.py --steps {steps}")[str(steps)]
-    assert losses(log)[str(steps)] == last
+    assert losses(log)[str(steps)] == pytest.approx(last, rel=1e-3)
 
 
 @pytest.mark.jobs
@@ -224,7 +224,9 @@ def test_a_template_of_a_framework_trains_as_one_process_does(
     log = submitted(templates, template, before=f"export {frameworks};")
 
     assert nodes(log) == ["node1", "node2"]
-    assert losses(log) == alone(templates, f"python3 {program}", before=f"export {frameworks};")
+    assert losses(log) == pytest.approx(
+        alone(templates, f"python3 {program}", before=f"export {frameworks};"), rel=1e-3
+    )
 
 
 @pytest.mark.jobs
@@ -235,7 +237,7 @@ def test_deepspeed_shares_out_what_it_is_told_to(templates: labs.Lab, frameworks
     log = submitted(templates, "shared.sbatch", "--job-name=shared", before=f"export {frameworks};")
 
     wanted = "-m torch.distributed.run train_deepspeed.py --zero 0"
-    assert losses(log) == alone(templates, f"python3 {wanted}", before=f"export {frameworks};")
+    assert losses(log) == pytest.approx(alone(templates, f"python3 {wanted}", before=f"export {frameworks};"), rel=1e-3)
 
 
 @pytest.mark.jobs
