@@ -45,6 +45,9 @@ def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(p
     assert spaces[0] == spaces[1] != spaces[2] == spaces[3]
     assert {one[5] for one in found} == {"ada"}
     assert [one[6] for one in found] == ["node1", "node1", "node2", "node2"]
+    # Also where nothing of the user's environment comes along.
+    bare = "srun --export=NONE --container-image=$I sh -c 'echo $HOME; echo $RANK'"
+    assert said(provisioned_lab, bare) == ["/home/ada", "0"]
     # What the user has set stays.
     assert said(provisioned_lab, "RANK=77 srun --container-image=$I printenv RANK") == ["77"]
 
