@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutation import Batch, Row
 from mutations_accounting import ACCOUNTING, DATABASE_REMOVED, DATABASE_STOPPED, PASSWORD, SLURMDBD_STOPPED
 from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, LOGINS, REMADE, STATES, UPDATES
-from mutations_files import COMMANDS_ASTRAY, FILES, FOR_JOBS, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS
+from mutations_files import COMMANDS_ASTRAY, FILES, FOR_JOBS, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS, SENT
 from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
 from mutations_services import KEYS, SERVICES
 from mutations_users import REFUSED_USERS, USERS
@@ -40,7 +40,7 @@ REFUSED = (
 BATCHES = (
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES, *ACCOUNTING)),
     Batch("services", (*SERVICES, *USERS, *MORE_FILES, *LOGINS, *DATABASE_STOPPED)),
-    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY, *SLURMDBD_STOPPED)),
+    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *SLURMDBD_STOPPED)),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD)),
     Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS, LEFT_TOO, *DATABASE_REMOVED)),
     Batch("controller", (*ENGINE, *CONTROLLER, *KILLED, *FOR_JOBS)),

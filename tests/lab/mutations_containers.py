@@ -129,7 +129,6 @@ CONFIGURATION = (
     *spoilt("owner", "slurm_conf", f"{CONF}/gres.conf", "head"),
     *spoilt("mode", "slurm_conf", f"{CONF}/cgroup.conf", "head"),
     *spoilt("mode", "slurm_conf", f"{CONF}/job_container.conf", "head"),
-    *spoilt("owner", "slurm_conf", f"{CONF}/plugstack.conf", "head"),
     *spoilt("mode", "slurm_conf", CONF, "head"),
     Row(
         "slurmd has fetched another file",

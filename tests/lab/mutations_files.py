@@ -62,11 +62,6 @@ FILES = (
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
     *spoilt("owner", "munge", MUNGE, "node1"),
     *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
-    *(
-        row
-        for name in ("begin", "end", "task")
-        for row in spoilt("mode", "slurm_conf", f"/etc/slurm/job_{name}", "head")
-    ),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),
     *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),
@@ -138,4 +133,14 @@ FOR_JOBS = (
         "ln -sfn /tmp /usr/local/share/clusterctl/jobs",
         {"slurm_client.files": (f"/usr/local/share/clusterctl/jobs leads to /tmp, not to {COMMANDS}/current/jobs",)},
     ),
+)
+
+#: Of the configuration what nodes are sent beside slurm.conf.
+SENT = (
+    *(
+        row
+        for name in ("begin", "end", "task")
+        for row in spoilt("mode", "slurm_conf", f"/etc/slurm/job_{name}", "head")
+    ),
+    *spoilt("owner", "slurm_conf", "/etc/slurm/plugstack.conf", "head"),
 )
