@@ -70,23 +70,19 @@ class Member:
                 self.mark(self.step.task).unlink(missing_ok=True)
 
     def _lead_check(self, gpus: health.Gpus, hindered: str, begun: float) -> list[str]:
-        expected = self.step.tasks - 1
         came: dict[int, tuple[talk.Line, talk.Message]] = {}
-        if expected:
+        if self.step.tasks > 1:
             try:
                 server = talk.listening(self.port)
             except OSError as problem:
                 return [f"{self.step.name}: port {self.port} cannot be listened at: {problem.strerror}. ss -ltnp there"]
             with server:
-                came = talk.gathered(server, self.who, expected, self.wait)
-                self.lines = {task: line for task, (line, _) in came.items()}
-                self.ahead = {task: float(first["ahead"]) for task, (_, first) in came.items()}
-                self.names.update((task, str(first["node"])) for task, (_, first) in came.items())
-                looking = time.monotonic()
-                problems = self._judged(came, health.look(gpus, hindered))
-                begun = looking if looking - begun > 1 else begun
-        else:
-            problems = [f"{self.step.name}: {one}" for one in health.wrong(health.look(gpus, hindered))]
+                came = talk.gathered(server, self.who, self.step.tasks - 1, self.wait)
+        for task, (line, first) in came.items():
+            self.lines[task], self.ahead[task], self.names[task] = line, float(first["ahead"]), str(first["node"])
+        looking = time.monotonic()
+        problems = self._judged(came, health.look(gpus, hindered))
+        begun = looking if looking - begun > 1 else begun
         for line in self.lines.values():
             line.say({"problems": problems})
         asked = "GPUs answer" if gpus.told()["answering"] is not None else "no NVIDIA driver that knows of GPUs"
