@@ -14,7 +14,9 @@ from provision.errors import ClusterctlError
 from provision.inventory import declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_directories import require_job_directories
-from provision.inventory.declared_gres import detection_from, require_devices
+from provision.inventory.declared_gres import detection_from
+from provision.inventory.declared_hardware import AGAIN, hardware_of
+from provision.inventory.declared_hardware import NAMES as HARDWARE
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
@@ -22,18 +24,19 @@ from provision.inventory.declared_slurm import (
     parameters_from,
     partitions_from,
     release_from,
+    require_counted,
     require_database_parameters,
 )
 from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_docker, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
-from provision.model.cluster import Cluster, Hardware, Node
+from provision.inventory.plain import refuse_templates
+from provision.model.cluster import Cluster, Node
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]
 
-_HARDWARE = {f"node_{field}": field for field in Hardware.model_fields}
 #: One value for the whole cluster, whichever host it is read from.
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
@@ -44,12 +47,11 @@ _SITE = (
     "slurm_database_parameters",
 )
 #: Every variable that Slurm's configuration rests on.
-READ = frozenset({*_HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
+READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
 
 # A label of a host name, as a machine's own name can be; a letter in it, so that it is never taken for an address.
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RESERVED = frozenset({"all", "any", "default", "localhost", "none", "ungrouped"})
-_AGAIN = "correct the inventory, then run 'clusterctl check' again"
 
 
 def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
@@ -71,7 +73,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
     require_names(ours)
     addresses = _addresses(ours, hostvars)
-    hardware = _hardware(compute, hostvars)
+    hardware = hardware_of(compute, hostvars)
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
@@ -108,8 +110,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
         raise ClusterctlError(
             f"cluster_name is '{site['cluster_name']}': it must be lower-case letters, digits, '-' and '_', "
             "beginning with a letter or digit, 40 at most",
-            fix=_AGAIN,
+            fix=AGAIN,
         ) from error
+    require_counted(parameters, [hardware[name].gres for name in compute])
     enforced = enforced_by(cluster, site)
     declared_proof.proof_from(site, people)
     return cluster.model_copy(update={"enforced": enforced})
@@ -156,30 +159,13 @@ def _controller(groups: Hosts) -> str:
     )
 
 
-def _refuse_templates(host: str, variable: str, value: Any) -> None:
-    """Refuse what only Ansible could compute: a configuration made from it would differ between the two doors."""
-    if isinstance(value, str):
-        if "{{" in value or "{%" in value or "{#" in value:
-            raise ClusterctlError(
-                f"{host}: {variable} holds a template ({value[:60]!r}), and must be a plain value",
-                fix="write the value itself; where it differs between nodes, use group_vars/ or host_vars/",
-            )
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            _refuse_templates(host, variable, key)
-            _refuse_templates(host, variable, item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_templates(host, variable, item)
-
-
 def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
     addresses: dict[str, str] = {}
     owners: dict[str, str] = {}
     for host in hosts:
         variables = hostvars.get(host, {})
         address = str(variables.get("ansible_ssh_host") or variables.get("ansible_host") or host)
-        _refuse_templates(host, "ansible_host", address)
+        refuse_templates(host, "ansible_host", address)
         _require_address(host, address)
         if (other := owners.setdefault(_one_way(address), host)) != host:
             raise ClusterctlError(
@@ -214,67 +200,13 @@ def _require_address(host: str, address: str) -> None:
     elif not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", address):
         problem = "is neither an address nor a name"
     if problem:
-        raise ClusterctlError(f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=_AGAIN)
-
-
-def _hardware(compute: Sequence[str], hostvars: Variables) -> dict[str, Hardware]:
-    """Return each node's hardware; nodes that declare the same share one object, validated once."""
-    kinds: dict[str, list[str]] = {}
-    for node in compute:
-        variables = hostvars.get(node, {})
-        # repr, because 1, "1", 1.0 and true are the same to a dictionary and must not be here.
-        kinds.setdefault(repr([variables.get(name) for name in _HARDWARE]), []).append(node)
-    result: dict[str, Hardware] = {}
-    for nodes in kinds.values():
-        hardware = hardware_from(hostlist.fold(nodes), hostvars.get(nodes[0], {}))
-        result.update(dict.fromkeys(nodes, hardware))
-    return result
-
-
-def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
-    """Return the hardware that variables declare for the machines named ``where``; others than ours are passed over.
-
-    Raises:
-        ClusterctlError: a value is a template, is none that Slurm reads, or contradicts another.
-    """
-    declared = {name: variables[name] for name in _HARDWARE if variables.get(name) is not None}
-    for name, value in declared.items():
-        _refuse_templates(where, name, value)
-    try:
-        hardware = Hardware(**{_HARDWARE[name]: _plain(value) for name, value in declared.items()})
-    except ValidationError as error:
-        raise _sentence(error, where, declared) from None
-    require_devices(where, hardware)
-    return hardware
-
-
-def _plain(value: Any) -> Any:
-    """Return the value without Ansible's tags, which are subclasses that a strict comparison of types refuses."""
-    if isinstance(value, str):
-        return str(value)
-    return value
-
-
-def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -> ClusterctlError:
-    """Turn pydantic's first complaint into one in the operator's words."""
-    first = error.errors(include_url=False)[0]
-    context = first.get("ctx", {})
-    phrases = {
-        "greater_than_equal": f"it must be {context.get('ge')} or more",
-        "less_than_equal": f"it must be {context.get('le')} or less",
-        "string_pattern_mismatch": "it has characters or a form that Slurm would not read",
-    }
-    reason = phrases.get(first["type"], str(context.get("error", first["msg"])))
-    if not first["loc"]:
-        return ClusterctlError(f"{where}: {reason}", fix=_AGAIN)
-    variable = f"node_{first['loc'][0]}"
-    return ClusterctlError(f"{where}: {variable} is {declared[variable]!r}: {reason}", fix=_AGAIN)
+        raise ClusterctlError(f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=AGAIN)
 
 
 def _site(controller: str, hosts: Sequence[str], hostvars: Variables) -> dict[str, Any]:
     site = {name: hostvars.get(controller, {}).get(name) for name in _SITE}
     for name, value in site.items():
-        _refuse_templates(controller, name, value)
+        refuse_templates(controller, name, value)
         others = [host for host in hosts if hostvars.get(host, {}).get(name) != value]
         if others:
             found = hostvars.get(others[0], {}).get(name)

@@ -11,6 +11,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
 from provision.model.cluster import Partition, version_from
+from provision.model.gres import Gres
 from provision.model.versions import SLURM_VERSION
 from provision.slurm import parameters
 from provision.slurm.names import (
@@ -77,12 +78,43 @@ def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...]
     for name, item in _named("slurm.conf", "slurm_conf_parameters", value, OWNED_PARAMETERS, example, release):
         own = lines.get(name.lower())
         if item is None or own is None:
-            result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item)
+            result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item, release)
         else:
             programs = lines_from(own, item, release)
-            result[own] = tuple(_text("slurm.conf", "slurm_conf_parameters", own, program) for program in programs)
-    _require_together("slurm_conf_parameters", {name: item for name, item in result.items() if isinstance(item, str)})
+            result[own] = tuple(
+                _text("slurm.conf", "slurm_conf_parameters", own, program, release) for program in programs
+            )
+    _require_together(
+        "slurm.conf", "slurm_conf_parameters", {name: item for name, item in result.items() if isinstance(item, str)}
+    )
     return result
+
+
+def require_counted(declared: Mapping[str, Any], gres: Sequence[tuple[Gres, ...] | None]) -> None:
+    """Refuse to have generic resources counted that no node has: Slurm would count nothing, without a word.
+
+    Args:
+        declared: the site's parameters of slurm.conf.
+        gres: the generic resources of each node, None where they are not known before it is discovered.
+
+    Raises:
+        ClusterctlError: there is such a one.
+    """
+    name = "AccountingStorageTRES"
+    value = next((str(item) for key, item in declared.items() if key.lower() == name.lower()), "")
+    if None in gres:
+        return
+    # Slurm's own, of each GPU: slurm.conf(5).
+    known = {"gpumem", "gpuutil", *(item.name for items in gres for item in items or ())}
+    counted = [word.split("/")[1].partition(":")[0] for word in value.lower().split(",") if word.startswith("gres/")]
+    for word in counted:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name} is {value!r}: no node has gres/{word}",
+                fix=f"did you mean gres/{near[0]}?" if near else f"remove it, or add {word} to node_gres of its nodes",
+                said=(name, value),
+            )
 
 
 def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
@@ -93,7 +125,7 @@ def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
     """
     where, owned = "slurm_conf_cgroup_parameters", OWNED_CGROUP_PARAMETERS
     return {
-        name: None if item is None else _text("cgroup.conf", where, name, item)
+        name: None if item is None else _text("cgroup.conf", where, name, item, release)
         for name, item in _named("cgroup.conf", where, value, owned, "ConstrainSwapSpace: false", release)
     }
 
@@ -107,7 +139,7 @@ def require_database_parameters(value: Any, release: str) -> None:
     where, owned = "slurm_database_parameters", OWNED_DATABASE_PARAMETERS
     for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release):
         if item is not None:
-            _text("slurmdbd.conf", where, name, item)
+            _text("slurmdbd.conf", where, name, item, release)
 
 
 def _named(
@@ -166,10 +198,10 @@ def _require_known(place: str, where: str, name: str, release: str) -> None:
         raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], said=(name, ""))
 
 
-def _text(place: str, where: str, name: str, value: Any) -> str:
-    """Return a parameter's value as it stands in Slurm's files; refuse one that Slurm does not take."""
+def _text(place: str, where: str, name: str, value: Any, release: str) -> str:
+    """Return a parameter's value as it stands in Slurm's files; refuse one that this release does not take."""
     text = slurm_value(where, name, value, blanks=place == "slurm.conf" and name not in LINES)
-    if misfit := parameters.misfit(place, name, text):
+    if misfit := parameters.misfit(place, name, text, release):
         page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
         raise ClusterctlError(
             f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text.strip('"'))
@@ -177,9 +209,9 @@ def _text(place: str, where: str, name: str, value: Any) -> str:
     return text
 
 
-def _require_together(where: str, given: Mapping[str, str]) -> None:
+def _require_together(place: str, where: str, given: Mapping[str, str]) -> None:
     """Refuse parameters that contradict each other."""
-    if wrong := parameters.together(given):
+    if wrong := parameters.together(place, given):
         raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], said=(wrong[0], given[wrong[0]]))
 
 
@@ -229,8 +261,12 @@ def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str
             fix="name each partition, as PartitionName: gpu",
         )
     nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
-    texts = {key: _text("partition", f"partition {name}", key, item) for key, item in given.items() if item is not None}
-    _require_together(f"partition {name}", texts)
+    texts = {
+        key: _text("partition", f"partition {name}", key, item, release)
+        for key, item in given.items()
+        if item is not None
+    }
+    _require_together("partition", f"partition {name}", texts)
     if texts.get("Default", "").upper() == "YES":
         texts["Default"] = "YES"
     return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))

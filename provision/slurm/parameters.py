@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from provision.slurm.parameter_table import NEWEST, TABLE
+from provision.slurm.word_table import WORDS
 
 #: The files, and the lines ``PartitionName=`` in slurm.conf.
 PLACES = {
@@ -78,8 +79,24 @@ _LISTS = {
         "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
         "TaskPlugin": "task/affinity task/cgroup task/none",
     },
-    "partition": {"PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN"},
+    # Not GANG, which is the cluster's as a whole: Slurm ignores it here.
+    "partition": {
+        "PreemptMode": "OFF CANCEL PRIORITY REQUEUE SUSPEND WITHIN",
+        "SelectTypeParameters": "CR_Core CR_Core_Memory CR_Socket CR_Socket_Memory",
+    },
 }
+#: Of these words one stands in a list: preempt_mode_num(), _parse_select_type_param() in src/common/.
+_ONE_OF = {
+    "PreemptMode": ("OFF CANCEL REQUEUE SUSPEND", "GANG WITHIN"),
+    "SelectTypeParameters": (
+        "CR_CPU CR_CPU_Memory CR_Core CR_Core_Memory CR_Memory CR_Socket CR_Socket_Memory",
+        "CR_CPU CR_ONE_TASK_PER_CORE",
+        "CR_CPU_Memory CR_ONE_TASK_PER_CORE",
+    ),
+}
+_TRES = (
+    r"(billing|cpu|energy|mem|node|pages|vmem|fs/(disk|lustre)|ic/ofed|(license|bb)/[\w.:@-]+|gres/[a-z]\w*(:[\w.-]+)?)"
+)
 #: A form of its own, and what it is called.
 _FORMS = {
     "partition": {
@@ -88,6 +105,12 @@ _FORMS = {
         "SuspendTime": (r"\d+|-1|INFINITE", "seconds, or INFINITE"),
     },
     "slurm.conf": {
+        # slurm.conf(5); what can be counted of generic resources depends on the nodes'.
+        "AccountingStorageTRES": (
+            rf"{_TRES}(,{_TRES})*",
+            "one or more of gres/NAME, gres/NAME:TYPE, license/NAME, bb/NAME, fs/disk, fs/lustre, ic/ofed, and what is "
+            "counted anyway: billing, cpu, energy, mem, node, pages, vmem",
+        ),
         "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
         # Run from wherever a daemon or a job happens to be.
         **dict.fromkeys(
@@ -96,6 +119,8 @@ _FORMS = {
         ),
     },
 }
+#: Words that may have a value, by ``=``; their manual page refers from the one to the other.
+_KNOWN_WORDS = {**WORDS, "PropagateResourceLimitsExcept": WORDS["PropagateResourceLimits"]}
 #: How many ports a range has at least; one port is no range of SrunPortRange's.
 _PORTS = {"slurm.conf": {"SlurmctldPort": 1, "SrunPortRange": 2}}
 #: Of two, Slurm takes the second, and logs that it ignores the first.
@@ -146,24 +171,46 @@ def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
     return f"{name[:70]!r} is no parameter of {PLACES[place]}", fix
 
 
-def misfit(place: str, name: str, value: str) -> str:
+def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     """Return what the value of a parameter must be, where it is something else; empty for one that Slurm takes."""
     found = known(place).get(name.lower())
     if found is None:
         return ""
     accepts, what = _accepted(place, found)
-    return "" if accepts(value) else f"it must be {what}"
+    if not accepts(value):
+        return f"it must be {what}"
+    given = [word for word in value.split(",") if word]
+    for words in _ONE_OF.get(found.name, ()):
+        if len(both := [word for word in given if word.lower() in words.lower().split()]) > 1:
+            return f"{' and '.join(both)} exclude each other"
+    if place == "slurm.conf" and found.name in _KNOWN_WORDS and release <= NEWEST:
+        return _unknown_word(found.name, given)
+    return ""
 
 
-def together(given: Mapping[str, str | None]) -> tuple[str, str, str] | None:
+def _unknown_word(name: str, given: list[str]) -> str:
+    """Return what is wrong with the first word that Slurm does not look for: it ignores such a one, or stops."""
+    known = {word.lower(): word for word in _KNOWN_WORDS[name].split()}
+    plugin = {"JobSubmitPlugins": "job_submit/", "CliFilterPlugins": "cli_filter/"}.get(name, "")
+    for item in given:
+        word = item.partition("=")[0].lower().removeprefix(plugin).removeprefix("rlimit_")
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+            return f"it has no word {item[:70]!r}" + (f": did you mean {known[near[0]]}?" if near else "")
+    return ""
+
+
+def together(place: str, given: Mapping[str, str | None]) -> tuple[str, str, str] | None:
     """Return a parameter's name, what is wrong with it beside another, and what to do; None where all go together.
 
-    ``given`` are values by names, of slurm.conf or of one partition.
+    ``given`` are values by names, of slurm.conf or of one partition, as ``place`` says.
     """
     there = {name.lower(): value for name, value in given.items() if value is not None}
     for ignored, taken in _NOT_TOGETHER:
         if {ignored.lower(), taken.lower()} <= there.keys():
             return ignored, f"{ignored} and {taken} exclude each other: Slurm ignores {ignored}", "leave one of them"
+    if place == "slurm.conf" and (wrong := _preemption(there)):
+        return wrong
     default, most = (minutes(there.get(name, "")) for name in ("defaulttime", "maxtime"))
     if default is not None and most is not None and default > most:
         return (
@@ -171,6 +218,20 @@ def together(given: Mapping[str, str | None]) -> tuple[str, str, str] | None:
             f"DefaultTime {there['defaulttime']} is longer than MaxTime {there['maxtime']}",
             "lower it, or raise MaxTime",
         )
+    return None
+
+
+def _preemption(there: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Judge a cluster's PreemptMode beside its PreemptType, as validate_and_set_defaults() in read_config.c does."""
+    mode = set(there.get("preemptmode", "off").upper().split(",")) - {"GANG", "WITHIN"}
+    kind = there.get("preempttype", "preempt/none").lower()
+    if kind == "preempt/none" and mode - {"OFF"}:
+        return "PreemptMode", f"PreemptMode {there['preemptmode']} needs a PreemptType", "set PreemptType: preempt/qos"
+    if kind != "preempt/none" and mode <= {"OFF"}:
+        fix = "set PreemptMode: REQUEUE, or CANCEL"
+        return "PreemptType", f"PreemptType {there['preempttype']} needs a PreemptMode that is not OFF", fix
+    if mode == {"SUSPEND"} and "GANG" not in there["preemptmode"].upper():
+        return "PreemptMode", "PreemptMode SUSPEND needs GANG", 'set PreemptMode: "SUSPEND,GANG"'
     return None
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from provision.inventory.declared import hardware_from
+from provision.inventory.declared_hardware import hardware_from
 from provision.model import discovered
 
 GOOD: dict[str, Any] = {

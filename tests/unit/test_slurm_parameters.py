@@ -20,9 +20,14 @@ GOOD: list[tuple[str, Any]] = [
     ("PriorityDecayHalfLife", "14-00:00:00"), ("SlurmctldDebug", "debug2"), ("SlurmctldDebug", 4),
     ("TaskPlugin", "task/affinity,task/cgroup"), ("TaskPlugin", ["task/affinity", "task/cgroup"]),
     ("ReturnToService", 0), ("SlurmctldPort", "6817-6820"), ("AccountingStorageTRES", "gres/gpu"),
-    ("SuspendTime", "INFINITE"), ("PreemptMode", "REQUEUE,GANG"), ("Prolog", "/opt/site/prolog"),
+    ("SuspendTime", "INFINITE"), ("PreemptMode", "GANG"), ("Prolog", "/opt/site/prolog"),
     ("SrunPortRange", "60001-65535"), ("SlurmctldPort", 6817), ("DebugFlags", "gres,NO_CONF_HASH"),
     ("TaskProlog", "/opt/site/task"), ("HealthCheckProgram", "/opt/nhc -v"), ("DefMemPerNode", 1000),
+    ("SelectTypeParameters", "CR_CORE_memory,CR_ONE_TASK_PER_CORE"), ("JobSubmitPlugins", "lua,job_submit/throttle"),
+    ("LaunchParameters", ["use_interactive_step", "enable_nss_slurm"]), ("PrivateData", "jobs,usage"),
+    ("SchedulerParameters", "bf_window=4320,defer,bf_hetjob_prio=min"), ("TaskPluginParam", "Autobind=threads"),
+    ("PropagateResourceLimitsExcept", "MEMLOCK,RLIMIT_NOFILE"), ("SlurmctldParameters", "enable_configless,rl_enable"),
+    ("AccountingStorageTRES", "gres/gpu,gres/gpu:a100,license/matlab,gres/gpumem,fs/lustre,cpu"),
 ]  # fmt: skip
 
 #: With one that it does not take, or that is none of its parameters.
@@ -44,6 +49,12 @@ BAD: list[tuple[str, Any]] = [
     ("TaskProlog", "site.sh"),
     ("TaskEpilog", "./end"), ("HealthCheckProgram", "nhc"), ("PriorityDecayHalfLife", "7 days"),
     ("JobCompType", "jobcomp/text"), ("MaxJobCount", 4294967296), ("PriorityUsageResetPeriod", "HOURLY"),
+    ("SelectTypeParameters", "CR_Cor_Memory"), ("SelectTypeParameters", "CR_Core,CR_CPU_Memory"),
+    ("SelectTypeParameters", "CR_CPU,CR_ONE_TASK_PER_CORE"), ("PreemptMode", "CANCEL,REQUEUE"),
+    ("PreemptMode", "REQUEUE"), ("PreemptType", "preempt/qos"), ("JobSubmitPlugins", "luaa"),
+    ("LaunchParameters", "use_interactive_steps"), ("SchedulerParameters", "bf_windw=10"), ("PrivateData", "job"),
+    ("SlurmctldParameters", "enable_configles"), ("PropagateResourceLimits", "MEMLOK"), ("CliFilterPlugins", "lau"),
+    ("AccountingStorageTRES", "gres/gpuu"), ("AccountingStorageTRES", "gpu"), ("AccountingStorageTRES", "gres"),
 ]  # fmt: skip
 
 BAD_PARTITIONS: list[tuple[str, Any]] = [
@@ -52,6 +63,7 @@ BAD_PARTITIONS: list[tuple[str, Any]] = [
     ("OverSubscribe", "ALWAYS"), ("OverSubscribe", "FORCE:x"), ("OverTimeLimit", "1:00"), ("PreemptMode", "KILL"),
     ("DefMemPerGPU", "48G"), ("Topology", "tree1"), ("Exclusive", "USER"), ("SlurmdTimeout", 30), ("MaxTiem", 1),
     ("ConstrainCores", "yes"), ("LLN", 7),
+    ("PreemptMode", "GANG"), ("PreemptMode", "OFF,CANCEL"), ("SelectTypeParameters", "CR_CPU"),
 ]  # fmt: skip
 
 GOOD_PARTITIONS: list[tuple[str, Any]] = [
@@ -94,6 +106,10 @@ def test_what_slurm_would_not_take_of_a_partition_is_refused(name: str, value: A
         ({"slurm_conf_parameters": {"DefMemPerCPU": 1, "DefMemPerNode": 2}}, "Slurm ignores DefMemPerCPU"),
         ({"slurm_partitions": [{"PartitionName": "a", "MaxMemPerCPU": 1, "MaxMemPerNode": 2}]}, "Slurm ignores"),
         (
+            {"slurm_conf_parameters": {"PreemptType": "preempt/qos", "PreemptMode": "SUSPEND"}},
+            "PreemptMode SUSPEND needs GANG",
+        ),
+        (
             {"slurm_partitions": [{"PartitionName": "a", "DefaultTime": "2-0", "MaxTime": "47:00:00"}]},
             "partition a: DefaultTime 2-0 is longer than MaxTime 47:00:00",
         ),
@@ -103,7 +119,7 @@ def test_what_contradicts_itself_is_refused(variables: dict[str, Any], said: str
     with pytest.raises(ClusterctlError, match=said) as refused:
         cluster(**variables)
 
-    assert refused.value.said[0] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime")
+    assert refused.value.said[0] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime", "PreemptMode")
 
 
 @pytest.mark.parametrize(
@@ -132,6 +148,14 @@ def test_a_refusal_says_what_was_meant(name: str, version: str, said: str) -> No
     assert said in f"{refused.value.problem}. {refused.value.fix}"
 
 
+def test_a_misspelt_word_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ClusterctlError, match="did you mean bf_window") as refused:
+        cluster(slurm_conf_parameters={"SchedulerParameters": "defer,bf_windw=10"})
+
+    assert refused.value.said == ("SchedulerParameters", "defer,bf_windw=10")
+    assert cluster(slurm_conf_parameters={"SchedulerParameters": "bf_new"}, slurm_version="26.11").slurm_parameters
+
+
 def test_a_parameter_is_known_by_the_release_that_the_cluster_runs() -> None:
     assert cluster(slurm_conf_parameters={"MetricsType": "x"}, slurm_version="25.11").slurm_parameters
 
@@ -147,6 +171,7 @@ def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> 
         ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 1:30:00\n", 4),
         ("slurm_conf_parameters: {PriorityMaxAge: 7:00}\n", 2),
         ("slurm_conf_parameters:\n  PriorityMaxAge: 7 days\n", 3),
+        ("node_cpus: 4\nnode_gres: gpu::2\n", 3),
         ("slurm_conf_parameters:\n  messagetimeout: 30\n", 3),
         ("slurm_conf_parameters:\n  MessageTimeout: 30\n  MessageTIMEOUT: 3\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n    Nodes: node[1-3]\n", 4),

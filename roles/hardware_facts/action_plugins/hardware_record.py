@@ -18,7 +18,7 @@ from ansible.plugins.action import ActionBase
 
 from provision.errors import ClusterctlError
 from provision.inventory import hardware_file
-from provision.inventory.declared import hardware_from
+from provision.inventory.declared_hardware import hardware_from
 from provision.judge import hardware
 from provision.model.discovered import read
 

@@ -1,0 +1,74 @@
+"""What the inventory says of the nodes' hardware, checked before it may stand in Slurm's files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from provision import hostlist
+from provision.errors import ClusterctlError
+from provision.inventory.declared_gres import require_devices
+from provision.inventory.plain import refuse_templates
+from provision.model.cluster import Hardware
+
+#: Variables of hosts, and the fields that they are.
+NAMES = {f"node_{field}": field for field in Hardware.model_fields}
+AGAIN = "correct the inventory, then run 'clusterctl check' again"
+
+
+def hardware_of(compute: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Hardware]:
+    """Return each node's hardware; nodes that declare the same share one object, validated once."""
+    kinds: dict[str, list[str]] = {}
+    for node in compute:
+        variables = hostvars.get(node, {})
+        # repr, because 1, "1", 1.0 and true are the same to a dictionary and must not be here.
+        kinds.setdefault(repr([variables.get(name) for name in NAMES]), []).append(node)
+    result: dict[str, Hardware] = {}
+    for nodes in kinds.values():
+        hardware = hardware_from(hostlist.fold(nodes), hostvars.get(nodes[0], {}))
+        result.update(dict.fromkeys(nodes, hardware))
+    return result
+
+
+def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
+    """Return the hardware that variables declare for the machines named ``where``; others than ours are passed over.
+
+    Raises:
+        ClusterctlError: a value is a template, is none that Slurm reads, or contradicts another.
+    """
+    declared = {name: variables[name] for name in NAMES if variables.get(name) is not None}
+    for name, value in declared.items():
+        refuse_templates(where, name, value)
+    try:
+        hardware = Hardware(**{NAMES[name]: _plain(value) for name, value in declared.items()})
+    except ValidationError as error:
+        raise _sentence(error, where, declared) from None
+    require_devices(where, hardware)
+    return hardware
+
+
+def _plain(value: Any) -> Any:
+    """Return the value without Ansible's tags, which are subclasses that a strict comparison of types refuses."""
+    if isinstance(value, str):
+        return str(value)
+    return value
+
+
+def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -> ClusterctlError:
+    """Turn pydantic's first complaint into one in the operator's words."""
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    phrases = {
+        "greater_than_equal": f"it must be {context.get('ge')} or more",
+        "less_than_equal": f"it must be {context.get('le')} or less",
+        "string_pattern_mismatch": "it has characters or a form that Slurm would not read",
+    }
+    reason = phrases.get(first["type"], str(context.get("error", first["msg"])))
+    if not first["loc"]:
+        return ClusterctlError(f"{where}: {reason}", fix=AGAIN)
+    variable = f"node_{first['loc'][0]}"
+    value = declared[variable]
+    said = (variable, value if isinstance(value, str) else "")
+    return ClusterctlError(f"{where}: {variable} is {value!r}: {reason}", fix=AGAIN, said=said)

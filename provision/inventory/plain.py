@@ -1,0 +1,25 @@
+"""Values that stand in the inventory as they are: what only Ansible could compute is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provision.errors import ClusterctlError
+
+
+def refuse_templates(host: str, variable: str, value: Any) -> None:
+    """Refuse what only Ansible could compute: a configuration made from it would differ between the two doors."""
+    if isinstance(value, str):
+        if "{{" in value or "{%" in value or "{#" in value:
+            raise ClusterctlError(
+                f"{host}: {variable} holds a template ({value[:60]!r}), and must be a plain value",
+                fix="write the value itself; where it differs between nodes, use group_vars/ or host_vars/",
+            )
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            refuse_templates(host, variable, key)
+            refuse_templates(host, variable, item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            refuse_templates(host, variable, item)
