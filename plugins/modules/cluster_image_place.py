@@ -10,9 +10,9 @@ several GB is there once and not once for each user.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from ansible.module_utils import image_registry, image_space, image_store
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
 from ansible.module_utils.telling import Pace, follow
@@ -22,54 +22,27 @@ module: cluster_image_place
 short_description: Have an image in the store that all users of a node share
 options:
   reference: {type: str, required: true, description: The image by digest.}
+  name: {type: str, default: "", description: The name by which users find it there; another image loses it.}
+  together:
+    description: All images that are about to come, by digest. Nothing is pulled where they do not fit on the disk.
+    type: list
+    elements: str
+    default: []
   tool: {type: str, required: true, description: Image whose podman does it.}
   store: {type: path, default: /var/lib/clusterctl/images, description: The store.}
 """
 
 #: Seconds for an image of several GB over a slow network.
 PULL_LIMIT = 1800
-
-#: What unpacking an image as root needs: mounting and entering layers, and giving files their owners and marks.
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP", "SYS_ADMIN", "SYS_CHROOT")
-
-
-def has(store, reference):
-    """Tell whether the store's own list names the image; a list that cannot be read names none."""
-    try:
-        images = json.loads((Path(store) / "overlay-images" / "images.json").read_text(encoding="utf-8"))
-        return any(reference in (image.get("names") or []) for image in images)
-    except (OSError, ValueError):
-        return False
-
-
-def command(store, reference, tool):
-    """Return the command that pulls the image into the store."""
-    confined = ["--rm", "--network", "host", "--cap-drop", "ALL"]
-    for name in CAPABILITIES:
-        confined += ["--cap-add", name]
-    for option in ("seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"):
-        confined += ["--security-opt", option]
-    mounts = ["--volume", f"{store}:{store}", "--volume", "/etc:/run/machine-etc:ro", "--tmpfs", "/run/podman-store"]
-    login = Path("/root/.docker/config.json")
-    if login.exists():
-        mounts += ["--volume", f"{login}:/run/login.json:ro", "--env", "REGISTRY_AUTH_FILE=/run/login.json"]
-    pull = ["podman", "--root", store, "--runroot", "/run/podman-store", "pull", reference]
-    return ["docker", "run", *confined, *mounts, tool, *pull]
-
-
-def stored(store):
-    """Return how many layers the store's own list names; a list that cannot be read names none."""
-    try:
-        return len(json.loads((Path(store) / "overlay-layers" / "layers.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return 0
+#: Seconds until an image has another name: a container starts.
+TAG_LIMIT = 120
 
 
 class Placing:
     """How many of an image's layers are in the store: podman says only where each begins to come."""
 
     def __init__(self, store, reference):
-        self.store, self.announced, self.before = store, 0, stored(store)
+        self.store, self.announced, self.before = store, 0, len(image_store.listed(store, "layers"))
         self.what = f"image {reference.rpartition('/')[2].partition('@')[0]}: into the node's store"
 
     def read(self, line):
@@ -79,7 +52,7 @@ class Placing:
 
     def look(self):
         """Return what the store has of it, empty where nothing is announced."""
-        done = min(stored(self.store) - self.before, self.announced)
+        done = min(len(image_store.listed(self.store, "layers")) - self.before, self.announced)
         return f"{self.what}: {done} of {self.announced} layers" if self.announced else ""
 
     def run(self, command):
@@ -93,23 +66,38 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "reference": {"type": "str", "required": True},
+            "name": {"type": "str", "default": ""},
+            "together": {"type": "list", "elements": "str", "default": []},
             "tool": {"type": "str", "required": True},
             "store": {"type": "path", "default": "/var/lib/clusterctl/images"},
         },
         supports_check_mode=True,
     )
-    store, reference = module.params["store"], module.params["reference"]
-    if has(store, reference):
+    store, reference, name = module.params["store"], module.params["reference"], module.params["name"]
+    tool = module.params["tool"]
+    if image_store.has(store, reference, name):
         module.exit_json(changed=False)
     if not module.check_mode:
         # Only root enters: users see the store through a view of their own, where nothing is set-user-id.
         Path(store).mkdir(mode=0o700, parents=True, exist_ok=True)
-        pull = bounded(command(store, reference, module.params["tool"]), PULL_LIMIT)
-        code, problem = Placing(store, reference).run(pull)
-        if code == 124:
-            problem += f" not done within {PULL_LIMIT} s"
-        if code or not has(store, reference):
-            module.fail_json(msg=f"{reference} could not be put into {store}: {problem.strip()[-2000:]}")
+        try:
+            needed = image_space.lacking(store, module.params["together"]) * image_space.ON_DISK
+        except image_registry.RegistryError as error:
+            module.fail_json(msg=f"{reference}: {error}")
+        if problem := image_space.problem(needed, store):
+            module.fail_json(msg=f"the images that are to come do not fit: {problem}. Nothing was pulled")
+        if not image_store.has(store, reference):
+            pull = bounded(image_store.podman(store, tool, "pull", reference), PULL_LIMIT)
+            code, problem = Placing(store, reference).run(pull)
+            if code == 124:
+                problem += f" not done within {PULL_LIMIT} s"
+            if code or not image_store.has(store, reference):
+                module.fail_json(msg=f"{reference} could not be put into {store}: {problem.strip()[-2000:]}")
+        if not image_store.has(store, reference, name):
+            tag = bounded(image_store.podman(store, tool, "tag", reference, name), TAG_LIMIT)
+            problem = follow(tag, lambda _: "", f"image {name}: named")[1]
+            if not image_store.has(store, reference, name):
+                module.fail_json(msg=f"{reference} could not be called {name} in {store}: {problem.strip()[-2000:]}")
     module.exit_json(changed=True)
 
 

@@ -15,6 +15,10 @@ from machines import plugin, ran_module, telling
 from provision import content
 from provision.model import told
 
+plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
+image_store = plugin("plugins/module_utils/image_store.py", "ansible.module_utils.image_store")
+plugin("plugins/module_utils/image_space.py", "ansible.module_utils.image_space")
+plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 place = plugin("plugins/modules/cluster_image_place.py")
 
 LAYERS = """\
@@ -158,7 +162,7 @@ def test_a_store_s_list_that_cannot_be_read_names_no_layer(tmp_path: Path, text:
     (tmp_path / "overlay-layers").mkdir()
     (tmp_path / "overlay-layers" / "layers.json").write_text(text)
 
-    assert place.stored(tmp_path) == 0
+    assert image_store.listed(tmp_path, "layers") == []
 
 
 def module(*argv: str) -> tuple[dict[str, Any], str]:
