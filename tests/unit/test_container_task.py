@@ -130,7 +130,7 @@ def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: A
 def test_gpus_are_given_by_nvidias_description_of_them(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     container_options = sys.modules["container_options"]
     container_options.devices({"SLURM_STEP_GPUS": "0"})
-    known = {"0": "/dev/nvidia0", "1": "/dev/nvidia1", "all": "/dev/nvidia9"}
+    known = {"0": ("/dev/nvidia0",), "1": ("/dev/nvidia1",), "other": ("/dev/nvidia9",)}
     monkeypatch.setattr(sys.modules["granted_gpus"], "described", lambda: known)
 
     assert container_options.devices({"SLURM_STEP_GPUS": "1"}) == ["--device=nvidia.com/gpu=1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import runpy
@@ -25,7 +26,9 @@ sys.path.remove(str(IMAGE))
 JOB = {"SLURM_JOB_GPUS": "1,2", "USER": "ada"}
 
 
-def run(*words: str, known: dict[str, str] | None = None, **environment: str) -> tuple[list[str], list[str], Any]:
+def run(
+    *words: str, known: dict[str, tuple[str, ...]] | None = None, **environment: str
+) -> tuple[list[str], list[str], Any]:
     """Return Podman's options, without what every container gets; the lines for the user; and all that was read."""
     read = OPTIONS["Run"]([*words, "img", "sh", "-c", "true"], JOB | environment, known or {})
     told = read.words()
@@ -145,6 +148,56 @@ def test_gpus_have_the_names_of_nvidias_description_where_there_is_one(tmp_path:
         run("--gpus", "device=GPU-other", known=known)
     uuids = {"CUDA_VISIBLE_DEVICES": "GPU-a"}
     assert run("--gpus", "all", known=known, **uuids)[0][0] == "--device=nvidia.com/gpu=GPU-a"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that makes device files, of which a job can open some."""
+
+    def made(files: str, opened: str) -> str:
+        for name in files.split():
+            path = tmp_path / "dev" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        monkeypatch.setitem(GPUS, "opens", lambda _, file: file.removeprefix("/dev/") in opened.split())
+        return str(tmp_path)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("counted", "opened", "found"),
+    [
+        # gres.conf names nvidia2 and nvidia3 alone, or its detection counts in the order of the bus.
+        ("0", "nvidia2", ["2"]),
+        ("0,1", "nvidia3 nvidia10", ["3", "10"]),
+        # Nothing keeps the others away: Slurm's numbers are all there is.
+        ("1", "nvidia0 nvidia2 nvidia3 nvidia10", ["1"]),
+        ("1", "", ["1"]),
+        ("", "nvidia0", []),
+    ],
+)
+def test_granted_is_what_the_job_can_open(machine: Any, counted: str, opened: str, found: list[str]) -> None:
+    root = machine("nvidia0 nvidia2 nvidia3 nvidia10 nvidiactl nvidia-uvm", opened)
+
+    assert GPUS["granted"]({"SLURM_STEP_GPUS": counted}, {}, root) == found
+
+
+def test_parts_of_a_gpu_are_granted_by_their_own_files(machine: Any, tmp_path: Path) -> None:
+    part = "nvidia-caps/nvidia-cap"
+    files = {"0:0": f"nvidia0 {part}12", "0:1": f"nvidia0 {part}21", "MIG-b": f"nvidia0 {part}21", "1": "nvidia1"}
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{node}"} for node in nodes.split()]}}
+        for name, nodes in files.items()
+    ]
+    (tmp_path / "nvidia.yaml").write_text(json.dumps({"kind": "nvidia.com/gpu", "devices": devices}))
+    known = GPUS["described"]([str(tmp_path)])
+    root = machine(f"nvidia0 nvidia1 {part}12 {part}21", f"nvidia0 nvidia1 {part}21")
+
+    # Slurm counts the two parts as 0 and 1, and the whole one as 2.
+    mine = GPUS["granted"]({"SLURM_STEP_GPUS": "1,2"}, known, root)
+    assert mine == ["1", "0:1"]
+    assert GPUS["devices"](mine, known) == ["--device=nvidia.com/gpu=1", "--device=nvidia.com/gpu=0:1"]
 
 
 def test_a_container_that_asks_for_no_gpu_is_told_that_it_has_none() -> None:

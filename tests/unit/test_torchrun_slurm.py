@@ -234,7 +234,8 @@ def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce(tmp_path: Path) 
 
 
 #: Two GPUs near each of two groups of processors, as an NVIDIA driver and the kernel show them.
-BUS = {0: ("0000:17:00.0", "0-3"), 1: ("0000:3b:00.0", "0-3"), 2: ("0000:ca:00.0", "4-7"), 3: ("0000:e3:00.0", "4-7")}
+#: By number of the device file, which is not the order of the bus.
+BUS = {2: ("0000:17:00.0", "0-3"), 1: ("0000:3b:00.0", "0-3"), 0: ("0000:ca:00.0", "4-7"), 3: ("0000:e3:00.0", "4-7")}
 
 
 def gpus(root: Path) -> None:
@@ -252,11 +253,11 @@ def gpus(root: Path) -> None:
     [
         (None, {0, 1, 2, 3}, range(8), [{0, 1, 2, 3}, {0, 1, 2, 3}, {4, 5, 6, 7}, {4, 5, 6, 7}]),
         # Slurm counts the granted ones from nought.
-        ("0,1", {1, 2}, range(8), [{0, 1, 2, 3}, {4, 5, 6, 7}]),
-        ("1,0", {1, 2}, (0, 1, 4, 5), [{4, 5}, {0, 1}]),
+        ("0,1", {0, 1}, range(8), [{0, 1, 2, 3}, {4, 5, 6, 7}]),
+        ("1,0", {0, 1}, (0, 1, 4, 5), [{4, 5}, {0, 1}]),
         # Nothing is to be chosen, or nothing can be.
-        ("0,1", {0, 1}, range(4), []),
         ("0,1", {1, 2}, range(4), []),
+        ("0,1", {0, 1}, range(4), []),
         ("GPU-5f1c", {0}, range(8), []),
         ("0,5", {0, 1}, range(8), []),
     ],

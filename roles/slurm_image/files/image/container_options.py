@@ -124,7 +124,8 @@ def devices(environment):
     if any(environment.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")):
         import granted_gpus  # as docker has it; only GPUs need it
 
-        words += granted_gpus.devices(granted_gpus.granted(environment), granted_gpus.described())
+        known = granted_gpus.described()
+        words += granted_gpus.devices(granted_gpus.granted(environment, known), known)
     if os.path.isdir("/dev/infiniband"):
         words += ["--device", "/dev/infiniband"]
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,35 +12,76 @@ class RefusedError(Exception):
     """What cannot be had, and what to do instead."""
 
 
-def granted(environment: Mapping[str, str]) -> list[str]:
-    """Return the GPUs that Slurm granted: numbers of device files, or names of NVIDIA's."""
+#: Files of a GPU, and of a part of one (MIG), that a job's control group lets it open, or not.
+_FILE = re.compile(r"/dev/(nvidia\d+|nvidia-caps/nvidia-cap\d+)")
+
+#: NVIDIA's names of GPUs and of their parts, and the device files that each is reached by.
+Known = Mapping[str, tuple[str, ...]]
+
+
+def numbers(environment: Mapping[str, str]) -> list[str]:
+    """Return Slurm's numbers of the GPUs that it granted."""
+    listed = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
+    return [number for number in listed.split(",") if number]
+
+
+def granted(environment: Mapping[str, str], known: Known | None = None, root: str = "/") -> list[str]:
+    """Return the GPUs that Slurm granted: numbers of device files, or names of NVIDIA's.
+
+    Slurm's own numbers count what gres.conf or its detection lists (``index``, src/plugins/gres/common/gres_common.c),
+    which need not be those of the files. What a job can open it was granted, where its control group keeps the others
+    away; elsewhere Slurm's numbers are all there is.
+
+    Args:
+        environment: the job's.
+        known: what :func:`described` finds; asked for where it is left out and needed.
+        root: where ``dev`` is.
+    """
     visible = environment.get("CUDA_VISIBLE_DEVICES", "")
     if visible.startswith(("GPU-", "MIG-")):
         return visible.split(",")
-    numbers = environment.get("SLURM_STEP_GPUS") or environment.get("SLURM_JOB_GPUS") or ""
-    return [number for number in numbers.split(",") if number]
+    counted = numbers(environment)
+    if not counted:
+        return []
+    known = described() if known is None else known
+    parts = {files: name for name, files in reversed(list(known.items())) if len(files) > 1}
+    divided = {file for files in parts for file in files}
+    there = (f"/dev/{path.name}" for path in Path(root, "dev").glob("nvidia[0-9]*"))
+    whole = sorted(int(file.removeprefix("/dev/nvidia")) for file in there if file not in divided and opens(root, file))
+    mine = [name for files, name in parts.items() if all(opens(root, file) for file in files)]
+    found = [*map(str, whole), *sorted(mine)]
+    return found if len(found) == len(counted) else counted
 
 
-def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str, str]:
-    """Return the device file of each whole GPU in NVIDIA's descriptions (CDI), by its name there."""
+def opens(root: str, file: str) -> bool:
+    """Tell whether a device file can be opened: those of other jobs cannot."""
+    try:
+        os.close(os.open(root + file, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str, tuple[str, ...]]:
+    """Return the device files of each GPU and of each part of one in NVIDIA's descriptions (CDI), by its name there."""
     import yaml  # of podman-compose; only GPUs need it
 
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for path in sorted(path for place in places for path in Path(place).glob("*.*")):
         try:
             text = yaml.safe_load(path.read_text(encoding="utf-8"))
             for device in text["devices"] if text["kind"] == "nvidia.com/gpu" else []:
                 nodes = [node["path"] for node in device["containerEdits"].get("deviceNodes", [])]
-                gpus = [node for node in nodes if re.fullmatch(r"/dev/nvidia\d+", node)]
-                # Not a part of a GPU (MIG), and not all of them.
-                if len(gpus) == 1 and not any("nvidia-cap" in node for node in nodes):
-                    found[str(device["name"])] = gpus[0]
+                files = tuple(sorted(node for node in nodes if _FILE.fullmatch(node)))
+                # One GPU's, and not those of all together.
+                if len([file for file in files if "cap" not in file]) == 1 and device["name"] != "all":
+                    found[str(device["name"])] = files
         except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
             continue  # what is wrong with it the engine tells
     return found
 
 
-def chosen(asked: str, mine: Sequence[str], known: Mapping[str, str]) -> list[str]:
+def chosen(asked: str, mine: Sequence[str], known: Known) -> list[str]:
     """Return those of a job's GPUs that --gpus asks for; by number they count what the job has, from 0, as CUDA does.
 
     Raises:
@@ -48,8 +90,8 @@ def chosen(asked: str, mine: Sequence[str], known: Mapping[str, str]) -> list[st
     if not mine:
         raise RefusedError(f"--gpus {asked}: this job was granted no GPU", "#SBATCH --gres=gpu:N, or leave --gpus out")
     if match := re.search(r"device=([^=]+?)(?:,\w+=|$)", asked):
-        numbers = {name: file.removeprefix("/dev/nvidia") for name, file in known.items()}
-        granted_ones = {name: number for name, number in numbers.items() if number in mine} | {gpu: gpu for gpu in mine}
+        whole = {name: files[0].removeprefix("/dev/nvidia") for name, files in known.items() if len(files) == 1}
+        granted_ones = {name: number for name, number in whole.items() if number in mine} | {gpu: gpu for gpu in mine}
         meant = {name: gpu for name, gpu in granted_ones.items() if not name.isdigit()}
         meant |= {str(place): gpu for place, gpu in enumerate(mine)}
         names = match[1].split(",")
@@ -65,23 +107,25 @@ def chosen(asked: str, mine: Sequence[str], known: Mapping[str, str]) -> list[st
     return list(mine)
 
 
-def words(asked: str | None, environment: Mapping[str, str], known: Mapping[str, str] | None) -> list[str]:
+def words(asked: str | None, environment: Mapping[str, str], known: Known | None) -> list[str]:
     """Return what gives a container its GPUs; None asks for none. ``known`` is what ``described`` finds.
 
     Raises:
         RefusedError: the job has none, or not these.
     """
-    mine = granted(environment)
     if asked is None:
-        return ["--env=CUDA_VISIBLE_DEVICES="] if mine else []
+        return (
+            ["--env=CUDA_VISIBLE_DEVICES="] if numbers(environment) or environment.get("CUDA_VISIBLE_DEVICES") else []
+        )
     known = described() if known is None else known
+    mine = granted(environment, known)
     gpus = chosen(asked, mine, known)
     # In the container they are counted from 0.
     return [*devices(gpus, known), f"--env=CUDA_VISIBLE_DEVICES={','.join(map(str, range(len(gpus))))}"]
 
 
-def devices(gpus: Iterable[str], known: Mapping[str, str]) -> list[str]:
+def devices(gpus: Iterable[str], known: Known) -> list[str]:
     """Return Podman's options for some GPUs: by NVIDIA's name, with all that belongs to one; if need be by the file."""
-    names = {file: f"nvidia.com/gpu={name}" for name, file in reversed(list(known.items()))}
+    names = {files: f"nvidia.com/gpu={name}" for name, files in reversed(list(known.items()))}
     files = (f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus)
-    return [f"--device={names.get(file, file)}" for file in files]
+    return [f"--device={names.get((file,), file)}" for file in files]

@@ -95,7 +95,7 @@ class Run:
     """A container that is to be started, in Podman's words. What has to be told the user is in ``told``."""
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], known: Mapping[str, str] | None = None
+        self, words: Sequence[str], environment: Mapping[str, str], known: granted_gpus.Known | None = None
     ) -> None:
         """Read Docker's words. ``known`` are the GPUs that are described to container engines; None: look.
 
@@ -175,7 +175,7 @@ class Run:
         if source == "nvidia.com/gpu":
             before = f"{self.gpus}," if (self.gpus or "").startswith("device=") else "device="
             self.gpus = "all" if name == "all" else before + name
-        elif number and number[1] not in granted_gpus.granted(self.environment):
+        elif number and number[1] not in granted_gpus.granted(self.environment, self.known):
             raise RefusedError(
                 f"--device {value}: this job was not granted that GPU", "--gpus all gives those that were"
             )

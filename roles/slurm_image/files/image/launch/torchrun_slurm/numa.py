@@ -24,7 +24,7 @@ def near(
 
     NVIDIA's driver says which device file is which device of the bus (/proc/driver/nvidia/gpus/*/information), the
     kernel which processors are near that (local_cpulist). Of ``CUDA_VISIBLE_DEVICES``, numbers count the GPUs that the
-    job may open, as CUDA does where the machine's GPUs are alike; anything else is not understood.
+    job may open in the order of the bus, as CUDA does where they are alike; anything else is not understood.
     """
     found = {}
     for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
@@ -32,7 +32,7 @@ def near(
         listed = root / "sys/bus/pci/devices" / information.parent.name / "local_cpulist"
         if minor and listed.is_file():
             found[int(minor[1])] = cpus(listed.read_text(encoding="ascii")) & allowed
-    mine = [minor for minor in sorted(found) if (opens(root, minor) if reachable is None else minor in reachable)]
+    mine = [minor for minor in found if (opens(root, minor) if reachable is None else minor in reachable)]
     words = [word.strip() for word in visible.split(",")] if visible else [str(number) for number in range(len(mine))]
     if not all(word.isdecimal() and int(word) < len(mine) for word in words):
         return []
