@@ -139,6 +139,15 @@ def test_gpus_are_given_by_nvidias_description_of_them(task: Any, monkeypatch: p
     assert container_options.devices({}) == []
 
 
+def test_adapters_are_given_where_a_node_has_some(task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    container_options = sys.modules["container_options"]
+    monkeypatch.setattr(container_options, "INFINIBAND", str(tmp_path))
+    assert container_options.devices({}) == []
+
+    (tmp_path / "uverbs0").touch()
+    assert container_options.devices({}) == ["--device", str(tmp_path)]
+
+
 @pytest.mark.parametrize(
     ("options", "read_only"),
     [

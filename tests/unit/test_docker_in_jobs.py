@@ -111,7 +111,11 @@ def test_adapters_are_given_where_a_node_has_some(tmp_path: Path, monkeypatch: p
     words, told, _ = run(*asked)
     assert (words, told) == ([], [f"{' '.join(asked)} is left out: this node has no RDMA adapter"])
 
+    # Podman takes a directory of devices, and refuses one without any.
     (tmp_path / "infiniband").mkdir()
+    assert run(*asked)[0] == []
+
+    (tmp_path / "infiniband/uverbs0").touch()
     assert run(*asked)[:2] == ([f"--device={tmp_path}/infiniband"], [])
 
 

@@ -56,7 +56,7 @@ elif ((${#granted[@]} > 0)); then
   uuids=$(IFS=,; echo "${seen[*]}")
   for uuid in "${seen[@]}"; do options+=(--device "nvidia.com/gpu=$uuid"); done
   options+=(--env CUDA_DEVICE_ORDER=PCI_BUS_ID)
-  if [[ -d /dev/infiniband ]]; then options+=(--device /dev/infiniband); fi
+  if compgen -G "/dev/infiniband/*" >/dev/null; then options+=(--device /dev/infiniband); fi
   # NCCL tells in the ranks' logs over which way it connects: that is judged, and must not go elsewhere.
   for variable in ${!NCCL_@}; do [[ $variable == NCCL_DEBUG* ]] || options+=(--env "$variable"); done
   options+=(--env NCCL_DEBUG=INFO)

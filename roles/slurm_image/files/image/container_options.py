@@ -118,6 +118,10 @@ def visible(source, place):
     return path
 
 
+#: Where the kernel has a node's RDMA adapters.
+INFINIBAND = "/dev/infiniband"
+
+
 def devices(environment):
     """Return Podman's options for the GPUs that Slurm granted the step, and for RDMA."""
     words = []
@@ -126,8 +130,9 @@ def devices(environment):
 
         known = granted_gpus.described()
         words += granted_gpus.devices(granted_gpus.granted(environment, known), known)
-    if os.path.isdir("/dev/infiniband"):
-        words += ["--device", "/dev/infiniband"]
+    # Podman takes a directory of devices, and refuses one that has none: drivers leave it behind.
+    if os.path.isdir(INFINIBAND) and os.listdir(INFINIBAND):
+        words += ["--device", INFINIBAND]
     return words
 
 

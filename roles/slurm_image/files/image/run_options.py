@@ -179,7 +179,7 @@ class Run:
             raise RefusedError(
                 f"--device {value}: this job was not granted that GPU", "--gpus all gives those that were"
             )
-        elif value == INFINIBAND and not Path(value).exists():
+        elif value == INFINIBAND and not any(Path(value).glob("*")):
             self.say(f"--device {value} is left out: this node has no RDMA adapter")
         else:
             self.out.append(f"--device={value}")
