@@ -202,7 +202,7 @@ def test_two_labs_live_side_by_side_and_one_goes_without_a_trace(small_lab: labs
     assert started(small_lab) == before
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(more, marks=pytest.mark.faults) for more in (1, 2))])
 def test_what_a_killed_lab_up_leaves_does_not_break_the_next(attempt: int) -> None:
     name = "t-killed"
     moment = random.Random(f"lab {attempt}").uniform(1.5, 9)  # noqa: S311 - a moment, not a secret

@@ -107,21 +107,7 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
     assert snapshots.difference(before["node1"][0], snapshots.files(lab, "node1")) == []  # type: ignore[index]
     assert snapshots.difference(before["node2"][0], snapshots.files(lab, "node2")) == ["/etc/docker/daemon.json"]  # type: ignore[index]
     assert list(report_of(done)["hosts"]) == ["node2"]  # type: ignore[call-overload]
-    labs.clusterctl("provision", lab.inventory, "containers")
-
-
-def test_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
-    with labs.made("t-door", nodes=2, logins=1) as other:
-        labs.playbook("site", "-i", other.inventory)
-
-        for machine in provisioned_lab.machines:
-            ours = snapshots.files(provisioned_lab, machine)
-            theirs = snapshots.files(other, machine)
-            # Each lab has a key of its own, with which its users log in.
-            keys = {"/etc/ssh/authorized_keys.d/ada", "/etc/ssh/authorized_keys.d/ben"}
-            assert set(snapshots.difference(ours, theirs)) <= keys, machine
-        again = labs.playbook("site", "-i", other.inventory)
-        assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
+    lab.root("node1", "chmod 0644 /etc/docker/daemon.json")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -139,7 +125,6 @@ def test_a_stopped_run_ends_soon_and_leaves_no_process_anywhere(provisioned_lab:
     assert time.monotonic() - asked <= 10, told
     assert run.returncode == 128 + number, told
     assert {machine: marked(lab, machine) for machine in lab.machines} == dict.fromkeys(lab.machines, "")
-    assert report_of(labs.clusterctl("provision", lab.inventory, "base", "--json"))["exit_code"] == 0
 
 
 def kill_and_run_again(lab: labs.Lab, seconds: float) -> bool:
@@ -175,23 +160,30 @@ def kill_after(lab: labs.Lab, results: int) -> None:
     run.communicate()
 
 
+def test_killed_runs_do_not_break_the_next_and_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
+    """On machines of their own: what a killed first run has left is finished by plain Ansible."""
+    with labs.made("t-door", nodes=2, logins=1) as other:
+        # Early, in the middle and late of what a first run does. What one run has done the next does not do again, so
+        # it has fewer results; where exactly it is killed is another place every time.
+        for results in (random.randint(3, 35), random.randint(20, 45), random.randint(5, 20)):  # noqa: S311
+            kill_after(other, results)
+
+        labs.playbook("site", "-i", other.inventory)
+
+        for machine in provisioned_lab.machines:
+            ours = snapshots.files(provisioned_lab, machine)
+            theirs = snapshots.files(other, machine)
+            # Each lab has a key of its own, with which its users log in.
+            keys = {"/etc/ssh/authorized_keys.d/ada", "/etc/ssh/authorized_keys.d/ben"}
+            assert set(snapshots.difference(ours, theirs)) <= keys, machine
+        again = labs.playbook("site", "-i", other.inventory)
+        assert set(re.findall(r"changed=(\d+)", again.stdout)) == {"0"}
+
+
 @pytest.fixture(scope="module")
 def fresh_lab() -> object:
     with labs.made("t-fault", nodes=1) as made:
         yield made
-
-
-def test_runs_that_were_killed_do_not_break_the_next(fresh_lab: labs.Lab) -> None:
-    # Early, in the middle and late of the 120 results that the first run has. What one run has done the next does not
-    # do again, so it has fewer; where exactly it is killed is another place every time.
-    for results in (random.randint(3, 35), random.randint(20, 45), random.randint(5, 20)):  # noqa: S311
-        kill_after(fresh_lab, results)
-
-    done = labs.clusterctl("provision", fresh_lab.inventory, "--json", check=False)
-    again = report_of(labs.clusterctl("provision", fresh_lab.inventory, "--json"))
-
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert again["changed"] == 0
 
 
 @pytest.mark.faults

@@ -33,7 +33,7 @@ OWN = ("base_system.", "engine.", "images.")
 
 #: Daemon, its machine, and the check of that machine by which it is named.
 STOPPED = [
-    pytest.param("dockerd", "node2", "engine.answers", id="dockerd"),
+    pytest.param("dockerd", "node2", "engine.answers", id="dockerd", marks=pytest.mark.faults),
     pytest.param("slurmctld", "head", "slurm.answers", id="slurmctld", marks=pytest.mark.faults),
     pytest.param("slurmd", "node2", "slurm.answers", id="slurmd", marks=pytest.mark.faults),
     pytest.param("munged", "node1", "munge.round_trip", id="munged", marks=pytest.mark.faults),
@@ -151,6 +151,7 @@ def test_a_machine_that_falls_silent_in_the_middle_costs_its_own_checks_only(
     assert {check["host"] for check in roots(document).values()} == {machine}, roots(document)
 
 
+@pytest.mark.faults
 def test_the_cluster_is_whole_again_when_its_daemons_go_on(provisioned_lab: labs.Lab) -> None:
     """The tests above have waited for nothing; a node that was silent needs a moment to be heard again."""
     deadline = time.monotonic() + ENDS_WITHIN

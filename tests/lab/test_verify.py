@@ -21,6 +21,9 @@ OTHER_KEY = (
 )
 OWN_KEY = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
 
+#: By its own title: containers have programs of other names.
+DOCKERD = "-f '^([^ ]*/)?dockerd([: ]|$)'"
+
 #: A job that cannot start is waited for; where it never will, not for long.
 NO_WAIT = ("-e", "ddp_validation_start_timeout=10")
 
@@ -114,6 +117,7 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
         broken(provisioned_lab, "head", down, up),
         broken(provisioned_lab, "head", astray, found_again),
         broken(provisioned_lab, "node2", "mv /dev/nvidia1 /dev/taken", "mv /dev/taken /dev/nvidia1"),
+        broken(provisioned_lab, "head", "docker stop --time 30 slurmdbd", "docker start slurmdbd"),
     ):
         code, document = verified(provisioned_lab, *NO_WAIT)
 
@@ -128,6 +132,7 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     assert told["base_system.names", "head"]["verdict"] == "fail", told["base_system.names", "head"]
     assert "192.0.2.9" in told["base_system.names", "head"]["observed"]
     assert "ddp.result" in found
+    assert {"slurm_database.containers", "slurm_database.answers", "session.accounting"} <= found.keys()
     assert "gpu:sim:1" in told["hardware.gres", "node2"]["observed"]
     # What could not be tried for it stands below it, and nothing waited for a job that cannot start.
     assert "slurm.partitions@head" in told["job.run", "node2"]["follows"]
@@ -148,28 +153,28 @@ def test_an_odd_key_on_the_controller_is_the_controllers(provisioned_lab: labs.L
     }
 
 
-def test_a_verification_with_a_machine_gone_is_not_a_pass(provisioned_lab: labs.Lab) -> None:
-    container = provisioned_lab.container("node2")
-    labs.docker("pause", container)
+def test_what_is_silent_is_named_and_nobody_else_is_accused(provisioned_lab: labs.Lab) -> None:
+    """One machine is gone, one has a paused slurmd, and one an engine that neither answers nor ends."""
+    gone = provisioned_lab.container("login1")
+    labs.docker("pause", gone)
     try:
-        code, document = verified(provisioned_lab)
+        with (
+            broken(provisioned_lab, "node1", "docker pause slurmd", "docker unpause slurmd"),
+            broken(provisioned_lab, "node2", f"pkill -STOP {DOCKERD}", f"pkill -CONT {DOCKERD}"),
+        ):
+            code, document = verified(provisioned_lab, *NO_WAIT)
     finally:
-        labs.docker("unpause", container)
-
-    assert code == 8
-    assert document["verdict"] in ("fail", "unknown")
-    assert any("node2" in hosts for hosts in bad(document).values()), bad(document)
-
-
-def test_a_paused_slurmd_is_named_and_no_hardware_is_accused(provisioned_lab: labs.Lab) -> None:
-    with broken(provisioned_lab, "node1", "docker pause slurmd", "docker unpause slurmd"):
-        code, document = verified(provisioned_lab, *NO_WAIT)
+        labs.docker("unpause", gone)
 
     found = accused(document)
     assert (code, document["verdict"]) == (8, "fail")
+    assert any("login1" in hosts for hosts in bad(document).values()), bad(document)
+    told = {(check["id"], check["host"]): check for check in document["checks"]}
     assert {"slurm.daemons", "slurm.answers"} <= found.get("node1", set()), found
-    daemons = [check for check in document["checks"] if (check["id"], check["host"]) == ("slurm.daemons", "node1")]
-    assert "slurmd is paused" in daemons[0]["observed"]
-    subjects = {check.split(".")[0] for check in set().union(*found.values())}
+    assert "slurmd is paused" in told["slurm.daemons", "node1"]["observed"]
+    engine = told["engine.answers", "node2"]
+    assert engine["verdict"] in ("fail", "unknown")
+    assert "dockerd" in f"{engine['observed']} {engine['cause']}", engine
+    subjects = {check.split(".")[0] for check in found["node1"]}
     assert subjects <= {"slurm", "slurm_service", "job", "ddp"}, found
-    assert not {"head", "node2"} & set(found), found
+    assert "head" not in found, found
