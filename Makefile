@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-lab test-molecule test-virtual test-vm test-driver test-faults test-jobs lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-unit test-roles test-machines test-lab test-molecule test-virtual test-vm test-driver test-faults test-jobs lint support bench clean packages vm-tools engine venv
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -11,6 +11,10 @@ STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/clusterctl
 INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
 # Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first.
 RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING PATH="$(CURDIR)/$(BIN):$$PATH"
+
+# Of tests/lab what needs no provisioned lab, so that it can run beside what does.
+MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py)
+ROUTINE := not faults and not driver and not jobs
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +40,7 @@ test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboo
 	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it. The
 	@# virtual node later: where caches are empty, the lab has built the images by then that its disk is to hold.
 	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools \
-	  test-lab test-molecule lint test-unit test-virtual test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
+	  test-lab test-molecule lint test-unit test-virtual test-machines test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
 	printf '\nMinutes:\n'; scripts/timed; \
 	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
@@ -48,8 +52,11 @@ test-unit: .venv/.dev ## Run the tests that need no machine
 test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
 	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 2 --durations=5 tests/roles tests/runs
 
-test-lab: .venv/.dev engine ## Run the tests that need simulated machines (root)
-	@$(RUN) scripts/timed lab pytest -q -m "not faults and not driver and not jobs" --durations=25 tests/lab
+test-machines: .venv/.dev engine ## Run the tests of simulated machines on which nothing is provisioned (root)
+	@$(RUN) scripts/timed machines pytest -q -m "$(ROUTINE)" --durations=10 $(MACHINES)
+
+test-lab: .venv/.dev engine ## Run the tests that need a provisioned lab (root)
+	@$(RUN) scripts/timed lab pytest -q -m "$(ROUTINE)" --durations=40 $(MACHINES:%=--ignore=%) tests/lab
 
 test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine (root)
 	@failed=; for scenario in $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml)))); do \

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import labs
 import pytest
@@ -247,15 +246,3 @@ def test_no_secret_is_in_what_a_run_leaves_behind(provisioned_lab: labs.Lab) -> 
     )
     assert not any(probe in inspected for probe in probes)
     assert lab.root("node1", "sha256sum /etc/munge/munge.key").split()[0] == raw
-
-
-def test_a_check_run_works_on_clean_machines_and_changes_nothing(small_lab: labs.Lab) -> None:
-    before = {machine: snapshots.files(small_lab, machine) for machine in small_lab.machines}
-
-    done = labs.clusterctl("provision", small_lab.inventory, "--check", "--json", check=False)
-
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert report_of(done)["changed"] > 0  # type: ignore[operator]
-    for machine in small_lab.machines:
-        assert snapshots.difference(before[machine], snapshots.files(small_lab, machine)) == []
-    assert not list(Path(small_lab.directory).glob("host_vars/*"))

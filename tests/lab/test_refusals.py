@@ -1,4 +1,7 @@
-"""Machines that cannot be entered, and surroundings that would mislead: one clear message each, nothing changed."""
+"""Machines that cannot be entered, and surroundings that would mislead: one clear message each, nothing changed.
+
+Nor does a check run change anything.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,16 @@ def inventory(lab: labs.Lab, tmp_path: Path, replace: dict[str, str] | None = No
     path = tmp_path / "inventory.ini"
     path.write_text(text + extra, encoding="utf-8")
     return path
+
+
+def test_a_check_run_works_on_clean_machines_and_changes_nothing(small_lab: labs.Lab) -> None:
+    # The first here: a later test provisions a stage.
+    with unchanged(small_lab):
+        done = labs.clusterctl("provision", small_lab.inventory, "--check", "--json", check=False)
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert json.loads(done.stdout)["changed"] > 0
+    assert not list(small_lab.directory.glob("host_vars/*"))
 
 
 def test_a_key_that_the_machines_do_not_accept_is_named_as_the_cause(small_lab: labs.Lab, tmp_path: Path) -> None:
