@@ -10,7 +10,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from provision.errors import ClusterctlError
-from provision.inventory import declared_proof
+from provision.inventory import declared_mirrors, declared_proof
 from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.model import addresses, gres
 from provision.model.users import UsersError
@@ -29,6 +29,7 @@ options:
   _terms:
     description:
       - C(entries), address and names of each of O(hosts) whose address the inventory gives, as lines of a hosts file.
+      - C(mirrors), the mirror of the images' registry that is near each compute node, by node.
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
       - C(slurm), the texts of Slurm's configuration by name, as C(clusterctl render) writes them. Not by the lookup
         C(template), which copies all variables for each file (0.2 s of processor here).
@@ -62,8 +63,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         values = {
-            "entries": _entries, "mounts": _mounts, "proof": _proof, "ranks": _ranks, "slurm": _slurm,
-            "unconfined": _unconfined, "unmounted": _unmounted,
+            "entries": _entries, "mirrors": _mirrors, "mounts": _mounts, "proof": _proof, "ranks": _ranks,
+            "slurm": _slurm, "unconfined": _unconfined, "unmounted": _unmounted,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -74,6 +75,16 @@ class LookupModule(LookupBase):
 def _entries(_groups, hostvars, hosts=()):
     names = [str(host) for host in hosts]
     return addresses.hosts_entries(read(hostvars, names, addresses.ADDRESS_VARIABLES), names)
+
+
+def _mirrors(groups, hostvars):
+    controller = [str(host) for host in groups.get("slurm_controller") or ()][:1]
+    site = read(hostvars, controller, declared_mirrors.READ).get(controller[0], {}) if controller else {}
+    nodes = [str(node) for node in groups.get("slurm_compute") or ()]
+    try:
+        return declared_mirrors.mirrors_from(site, nodes, controller[0] if controller else "")
+    except ClusterctlError as error:
+        raise AnsibleLookupError(f"{error.problem}\nFix: {error.fix}") from None
 
 
 def _mounts(groups, hostvars):

@@ -29,8 +29,11 @@ def has(store, reference, name=""):
     return any(wanted <= set(image.get("names") or ()) for image in listed(store, "images"))
 
 
-def podman(store, tool, *words):
-    """Return the command that runs Podman on the store, in a container of the image ``tool``."""
+def podman(store, tool, *words, registries=""):
+    """Return the command that runs Podman on the store, in a container of the image ``tool``.
+
+    ``registries`` is a file of the machine's /etc that says where images come from (containers-registries.conf(5)).
+    """
     confined = ["--rm", "--network", "host", "--cap-drop", "ALL"]
     for name in CAPABILITIES:
         confined += ["--cap-add", name]
@@ -40,6 +43,8 @@ def podman(store, tool, *words):
     login = Path("/root/.docker/config.json")
     if login.exists():
         mounts += ["--volume", f"{login}:/run/login.json:ro", "--env", "REGISTRY_AUTH_FILE=/run/login.json"]
+    if registries:
+        mounts += ["--env", f"CONTAINERS_REGISTRIES_CONF=/run/machine-{str(registries).lstrip('/')}"]
     return [
         "docker",
         "run",

@@ -19,6 +19,7 @@ from ansible.module_utils import image_registry
 from ansible.module_utils.machine_engine import ask as command
 
 DAY = 86400
+UNJUDGED = "openssl is not installed"
 
 
 def reached(host, seconds, root="/"):
@@ -52,6 +53,38 @@ def fingerprint(text, salt):
     return hmac.new(bytes.fromhex(salt), text.encode(), hashlib.sha256).hexdigest()
 
 
+def good(certificate, key, authority, host, days, patience=1, run=command):
+    """Return what is wrong with one machine's certificate, None where openssl did not answer in time, else nothing.
+
+    Wrong is also one that the ``authority`` (its certificate's file) has not signed, is for another ``host``, or will
+    not be good for ``days`` more days.
+
+    Raises:
+        OSError, ValueError: a file is not there, or is none of a certificate or key.
+    """
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(certificate), str(key), "")
+    at = str(int(time.time()) + days * DAY)
+    named = ["-verify_hostname", host] if host else []
+    words = ["openssl", "verify", "-attime", at, "-CAfile", str(authority), *named, str(certificate)]
+    _, problem, late = run(words, 10 * patience)
+    if problem and problem != UNJUDGED:
+        problem = None if late else f"{certificate} is not good for {host or 'writing'} and {days} more days: {problem}"
+    return problem
+
+
+def mirror_certificate(directory, authority, host, days, patience=1, run=command):
+    """Return what is wrong with the certificate of the mirror on this machine, as ``certificates`` says it."""
+    certificate, key = Path(directory) / "server.crt", Path(directory) / "server.key"
+    try:
+        problem = good(certificate, key, authority, host, days, patience, run)
+    except FileNotFoundError:
+        gone = [str(path) for path in (certificate, key) if not path.exists()]
+        return {"authority": "", "problem": f"there is no {', '.join(gone)}"}
+    except (OSError, ValueError) as error:
+        return {"authority": "", "problem": f"a certificate or key cannot be used: {error}"}
+    return {"authority": "", **({"problem": "", "unjudged": problem} if problem == UNJUDGED else {"problem": problem})}
+
+
 def certificates(directory, client, host, days, patience=1, run=command):
     """Return the authority's certificate, and what is wrong with it, the server's and the writer's, empty if nothing.
 
@@ -65,23 +98,26 @@ def certificates(directory, client, host, days, patience=1, run=command):
         authority = (directory / "ca.crt").read_text(encoding="ascii")
         if (client / "ca.crt").read_text(encoding="ascii") != authority:
             return {"authority": authority, "problem": f"{client}/ca.crt is not that of the server"}
-        for certificate, key in pairs:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(certificate), str(key), "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            str(directory / "ca.crt"), str(directory / "ca.key"), ""
+        )
+        for (certificate, key), name in ((pairs[0], host), (pairs[1], "")):
+            problem = good(certificate, key, directory / "ca.crt", name, days, patience, run)
+            if problem == UNJUDGED:
+                return {"authority": authority, "problem": "", "unjudged": problem}
+            if problem != "":
+                return {"authority": authority, "problem": problem}
     except FileNotFoundError:
-        wanted = (directory / "ca.crt", client / "ca.crt", *(path for pair in pairs for path in pair))
+        wanted = (
+            directory / "ca.crt",
+            directory / "ca.key",
+            client / "ca.crt",
+            *(path for pair in pairs for path in pair),
+        )
         gone = [str(path) for path in wanted if not path.exists()]
         return {"authority": "", "problem": f"there is no {', '.join(gone)}"}
     except (OSError, ValueError) as error:
         return {"authority": "", "problem": f"a certificate or key cannot be used: {error}"}
-    at = str(int(time.time()) + days * DAY)
-    for certificate, named in ((server, ["-verify_hostname", host]), (writer, [])):
-        words = ["openssl", "verify", "-attime", at, "-CAfile", str(directory / "ca.crt"), *named, str(certificate)]
-        _, problem, late = run(words, 10 * patience)
-        if problem == "openssl is not installed":
-            return {"authority": authority, "problem": "", "unjudged": problem}
-        if problem:
-            said = f"{certificate} is not good for {host} and {days} more days: {problem}"
-            return {"authority": authority, "problem": None if late else said}
     return {"authority": authority, "problem": ""}
 
 
@@ -89,7 +125,8 @@ def collect(root, ask, patience=1):
     """Return what provision.model.container_facts.RegistryFacts describes.
 
     ``ask`` has ``host`` and ``seconds``; ``login``, where the engine is to be logged in; and ``certificates`` with
-    ``directory``, ``client``, ``host`` and ``days``, where the registry runs.
+    ``directory``, ``client``, ``host`` and ``days``, where the registry runs; ``mirror``, host and port of the one near
+    this machine; and ``mirror_certificate`` with ``directory``, ``authority``, ``host`` and ``days``, where that runs.
     """
     host = str(ask["host"])
     found = reached(host, int(ask.get("seconds", 10)) * patience, root)
@@ -102,5 +139,12 @@ def collect(root, ask, patience=1):
             given["host"],
             int(given["days"]),
             patience,
+        )
+    if mirror := ask.get("mirror"):
+        found["mirror"] = reached(str(mirror), int(ask.get("seconds", 10)) * patience, root)
+    if given := ask.get("mirror_certificate"):
+        directory, authority = (Path(root, given[name].lstrip("/")) for name in ("directory", "authority"))
+        found["mirror_certificate"] = mirror_certificate(
+            directory, authority, given["host"], int(given["days"]), patience
         )
     return found

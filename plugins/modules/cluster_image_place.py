@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible.module_utils import image_registry, image_space, image_store
+from ansible.module_utils import image_registry, image_sources, image_space, image_store
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
 from ansible.module_utils.telling import Pace, follow
@@ -34,6 +34,9 @@ options:
 
 #: Seconds for an image of several GB over a slow network.
 PULL_LIMIT = 1800
+#: What Podman ends with where it cannot pull. It asks the registry itself where the mirror does not answer; we do where
+#: what the mirror has is not what its digest says. One that was killed or took too long is no reason to have all there.
+FAILED = (1, 125)
 #: Seconds until an image has another name: a container starts.
 TAG_LIMIT = 120
 
@@ -87,8 +90,11 @@ def main():
         if problem := image_space.problem(needed, store):
             module.fail_json(msg=f"the images that are to come do not fit: {problem}. Nothing was pulled")
         if not image_store.has(store, reference):
-            pull = bounded(image_store.podman(store, tool, "pull", reference), PULL_LIMIT)
-            code, problem = Placing(store, reference).run(pull)
+            for mirror in dict.fromkeys((image_sources.near(reference), "")):
+                podman = image_store.podman(store, tool, "pull", reference, registries=mirror and image_sources.CONF)
+                code, problem = Placing(store, reference).run(bounded(podman, PULL_LIMIT))
+                if code not in FAILED:
+                    break
             if code == 124:
                 problem += f" not done within {PULL_LIMIT} s"
             if code or not image_store.has(store, reference):

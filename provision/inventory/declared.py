@@ -18,6 +18,7 @@ from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
 from provision.inventory.declared_logins import require_logins
+from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     cgroup_v1_from,
@@ -45,6 +46,7 @@ _SITE = (
     *("cluster_users", "cluster_groups", "cluster_homes_shared"),
     *declared_proof.READ,
     "slurm_database_parameters",
+    "container_images_mirrors",
 )
 #: Every variable that Slurm's configuration rests on.
 READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
@@ -85,6 +87,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
+    mirrors_from(hostvars.get(controller, {}), compute, controller)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
     try:

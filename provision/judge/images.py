@@ -9,12 +9,16 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
-from provision.model.container_facts import CertificateFacts, LoginFacts, RegistryFacts
+from provision.model.container_facts import CertificateFacts, LoginFacts, MirrorFacts, RegistryFacts
 from provision.model.facts import MachineFacts
 
-SUBJECT = Subject("images", names=("registry_answers", "certificates", "login"), fix="clusterctl provision containers")
+SUBJECT = Subject(
+    "images",
+    names=("registry_answers", "certificates", "login", "mirror", "mirror_certificate"),
+    fix="clusterctl provision containers",
+)
 
 #: What ``machine_facts`` calls an image's reference.
 _BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,300}@(sha256:[0-9a-f]{64})")
@@ -26,8 +30,10 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ``wants``: ``registry``, the site's own, empty for the cluster's, which runs on ``controller``; ``here``: this is
     that machine; ``answers``: whether the cluster's registry answers on its own machine, None where that is not known;
     ``away``: that machine could not be reached before the run; ``username`` and ``password`` for a site's registry,
-    empty where it asks for none.
+    empty where it asks for none; ``mirror``, the machine that passes images on to this one, empty for none, and
+    ``mirrors``: this is that machine.
     """
+    mirror = str(wants["mirror"])
     registry, controller = str(wants["registry"]), str(wants["controller"])
     if "registry" not in facts:
         return SUBJECT.all_unknown("the machine did not say how it reaches the registry")
@@ -39,13 +45,34 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         answers = SUBJECT.skip("registry_answers", f"it does not answer on {controller} itself", unproven=True)
     return [
         answers,
-        _certificates(told.get("certificates"))
+        _certificates("certificates", told.get("certificates"), "the registry's certificates are good")
         if wants["here"] and not registry
         else SUBJECT.skip("certificates", f"{registry} has its own" if registry else f"{controller} has them"),
         _login(told.get("login"), str(wants["username"]), str(wants["password"]))
         if registry and wants["username"]
         else SUBJECT.skip("login", "no user is declared" if registry else "the cluster's registry asks for none"),
+        _mirror(told.get("mirror"), mirror) if mirror else SUBJECT.skip("mirror", "no mirror is near"),
+        _certificates("mirror_certificate", told.get("mirror_certificate"), "its certificate as a mirror is good")
+        if wants["mirrors"]
+        else SUBJECT.skip("mirror_certificate", "it is no mirror"),
     ]
+
+
+def _mirror(told: MirrorFacts | None, mirror: str) -> Check:
+    """A warning: without its mirror a machine pulls from the controller. On the mirror, its service is judged, too."""
+    if told is None:
+        return SUBJECT.unknown("mirror", f"the machine did not say whether {mirror} passes images on to it")
+    status = told.get("status", 0)
+    return SUBJECT.check(
+        "mirror",
+        Verdict.PASS if status == 200 else Verdict.WARN,
+        f"{mirror}: HTTP {status}" if status else f"{mirror}: {told.get('error') or 'no answer'}",
+        "HTTP 200",
+        source="container_images_mirrors",
+        cause="the mirror is down, cannot be reached from here, or is not trusted here; images come from the"
+        " controller meanwhile",
+        fix=f"systemctl status clusterctl-mirror on {mirror}; then clusterctl provision containers",
+    )
 
 
 def _answers(told: RegistryFacts, registry: str, controller: str) -> Check:
@@ -67,18 +94,20 @@ def _answers(told: RegistryFacts, registry: str, controller: str) -> Check:
     )
 
 
-def _certificates(told: CertificateFacts | None) -> Check:
+def _certificates(name: str, told: CertificateFacts | None, good: str) -> Check:
     if told is None or told["problem"] is None:
-        return SUBJECT.unknown("certificates", "the machine did not say whether the registry's certificates are good")
+        return SUBJECT.unknown(name, f"the machine did not say whether {good}")
     if why := told.get("unjudged"):
-        return SUBJECT.skip("certificates", why, unproven=True)
+        return SUBJECT.skip(name, why, unproven=True)
     return SUBJECT.check(
-        "certificates",
+        name,
         not told["problem"],
         told["problem"] or "good",
         "certificates that are good for a month, and match each other",
         source="container_images_certificate_days",
-        cause="they were never made, were changed, or expire; new ones are made, and all machines get their authority",
+        cause="they were never made, were changed, or expire; new ones are made, and all machines get their authority"
+        if name == "certificates"
+        else "never made, changed, expiring, or signed by an earlier authority; the controller signs a new one",
     )
 
 

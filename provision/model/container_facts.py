@@ -64,10 +64,20 @@ class LoginFacts(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class MirrorFacts(TypedDict, total=False):
+    """A mirror of the registry as this machine sees it: its HTTP status, or why there is none."""
+
+    status: Annotated[int, Field(ge=0, le=999)]
+    error: Text
+
+
+@with_config(STRICT)
 class RegistryFacts(TypedDict, total=False):
-    """A registry as this machine sees it: its HTTP status, or why there is none."""
+    """A registry as this machine sees it: its HTTP status, or why there is none; and the mirror of it."""
 
     status: Annotated[int, Field(ge=0, le=999)]
     error: Text
     certificates: CertificateFacts
+    mirror: MirrorFacts
+    mirror_certificate: CertificateFacts
     login: LoginFacts

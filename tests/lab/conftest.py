@@ -35,5 +35,10 @@ def provisioned_lab() -> Iterator[labs.Lab]:
     Tests that use it leave it converged.
     """
     with labs.made("t-main", nodes=2, logins=1) as made:
+        # With fewer than three nodes there is none by itself.
+        (made.inventory.parent / "group_vars").mkdir(exist_ok=True)
+        (made.inventory.parent / "group_vars/all.yml").write_text(
+            "container_images_mirrors: [node1]\n", encoding="utf-8"
+        )
         labs.clusterctl("provision", made.inventory)
         yield made

@@ -9,6 +9,9 @@ MANAGER = "/etc/systemd/system.conf.d"
 TRUST = "/etc/docker/certs.d/head:5000"
 WRITER = "/etc/docker/certs.d/head:5001"
 REGISTRY = "/etc/clusterctl/registry"
+#: node1 passes images on, to node2 and itself.
+MIRROR = "/etc/clusterctl/mirror"
+MIRROR_TRUST = "/etc/docker/certs.d/node1:5002"
 MUNGE = "/etc/systemd/system/munge.service.d"
 PROOF = "/var/lib/clusterctl/ddp"
 PROGRAM = f"{PROOF}/ddp_proof"
@@ -56,7 +59,13 @@ FILES = (
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
+    *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
+    *spoilt("mode", "container_images", MIRROR, "node1"),
+    *spoilt("mode", "container_images", f"{MIRROR}/server.key", "node1"),
+    *spoilt("owner", "container_images", MIRROR_TRUST, "node1"),
+    *spoilt("mode", "container_images", "/etc/containers/registries.conf.d", "node2"),
+    *spoilt("there", "container_images", "/var/cache/clusterctl/mirror", "node2"),
     *spoilt("mode", "container_images", WRITER, "head"),
     *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),

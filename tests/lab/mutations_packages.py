@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mutation import Row, spoilt
-from mutations_files import REGISTRY, TRUST, WRITER
+from mutations_files import MIRROR, MIRROR_TRUST, REGISTRY, TRUST, WRITER
 from mutations_services import DAEMON, KEY
 
 from provision import content
@@ -24,6 +24,7 @@ PACKAGES = (
     removed("node1", "ca-certificates", "iproute2", "procps", "python3-apt", roles="base_system"),
     removed("node2", "dbus", roles="base_system"),
     removed("node2", "openssl", roles="base_system munge"),
+    removed("node1", "nginx", roles="container_images"),
     removed("node1", "python3-requests", roles="base_system container_engine"),
     removed("node2", "apparmor", roles="container_engine"),
     removed("head", "openssl", roles="base_system munge container_images"),
@@ -145,12 +146,12 @@ NEW_AUTHORITY = Row(
             f"docker-registry-write was started before {REGISTRY}/server.crt changed",
         ),
         "container_images.files": f"{TRUST}/ca.crt has another text",
-        "container_images.files@node1": f"{TRUST}/ca.crt has another text",
-        "container_images.files@node2": f"{TRUST}/ca.crt has another text",
+        "container_images.files@node1": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
+        "container_images.files@node2": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
         "container_images.files@login1": f"{TRUST}/ca.crt has another text",
     },
     (),
-    ("docker-registry", "docker-registry-write"),
+    ("docker-registry", "docker-registry-write", "clusterctl-mirror@node1"),
 )
 
 AUTHORITY = (
@@ -163,7 +164,7 @@ AUTHORITY = (
             "images.certificates": f"there is no {REGISTRY}/server.crt",
         },
         ("container_images.files@node1", "container_images.files@node2", "container_images.files@login1"),
-        ("docker-registry", "docker-registry-write"),
+        ("docker-registry", "docker-registry-write", "clusterctl-mirror@node1"),
     ),
     *spoilt("mode", "container_images", "/etc/clusterctl", "head"),
     *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
@@ -181,10 +182,29 @@ REGISTRY_FILES = (
     *spoilt("mode", "container_images", f"{UNITS}/docker-registry-write.service", "head"),
     *spoilt("owner", "container_images", f"{REGISTRY}/ca.crt", "head"),
     *spoilt("mode", "container_images", f"{WRITER}/ca.crt", "head"),
-    *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node2"),
+    *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node1"),
+    *spoilt(
+        "text", "container_images", f"{MIRROR}/nginx.conf", "node1", restarts=("clusterctl-mirror",),
+        services=f"clusterctl-mirror was started before {MIRROR}/nginx.conf changed",
+    ),
+    *spoilt("mode", "container_images", f"{UNITS}/clusterctl-mirror.service", "node1"),
+    Row(
+        "the mirror's certificate is gone",
+        "node1",
+        f"rm {MIRROR}/server.crt",
+        {
+            "container_images.files": f"{MIRROR}/server.crt is absent",
+            "images.mirror_certificate": f"there is no {MIRROR}/server.crt",
+        },
+        (),
+        ("clusterctl-mirror",),
+    ),
+    *spoilt("text", "container_images", "/etc/containers/registries.conf.d/clusterctl.conf", "node2"),
+    *spoilt("mode", "container_images", f"{MIRROR_TRUST}/ca.crt", "node2"),
+    *spoilt("there", "container_images", f"{UNITS}/clusterctl-mirror.service", "node2"),
     Row(
         "nobody is trusted",
-        "node1",
+        "node2",
         f"rm -r {TRUST}",
         {
             "container_images.files": (f"{TRUST} is absent", f"{TRUST}/ca.crt is absent"),

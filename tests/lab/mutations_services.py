@@ -30,6 +30,14 @@ SERVICES = (
         ("docker-registry",),
     ),
     Row(
+        "the mirror is stopped",
+        "node1",
+        "systemctl stop clusterctl-mirror",
+        {"container_images.services": "clusterctl-mirror is inactive"},
+        (),
+        ("clusterctl-mirror",),
+    ),
+    Row(
         "the registry's writing side is not started at boot",
         "head",
         "systemctl disable docker-registry-write",

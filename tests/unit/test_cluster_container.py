@@ -12,6 +12,8 @@ from machines import plugin
 from provision.judge import containers
 from provision.model import managed
 
+plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
+plugin("plugins/module_utils/image_sources.py", "ansible.module_utils.image_sources")
 module = plugin("plugins/modules/cluster_container.py")
 
 ALL = ["nvidia.com/gpu=all"]

@@ -86,7 +86,7 @@ def test_nonsense_from_a_machine_does_not_pass_the_door(said: dict[str, Any]) ->
 
 WANTS: dict[str, Any] = {
     **{"registry": "", "controller": "head", "here": False, "answers": True, "away": False},
-    **{"username": "", "password": ""},
+    **{"username": "", "password": "", "mirror": "", "mirrors": False},
 }
 
 
@@ -199,3 +199,26 @@ def test_a_registry_on_a_controller_that_is_away_is_not_accused() -> None:
     check = images_of({"status": 0}, away=True)["registry_answers"]
 
     assert (check.verdict, "head" in check.observed) == ("unknown", True)
+
+
+def test_a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_controller_answers_instead() -> None:
+    near = {"status": 200, "mirror": {"status": 200}}
+    down = {"status": 200, "mirror": {"error": "it does not answer: Connection refused"}}
+
+    assert str(images_of(near, mirror="node1")["mirror"].verdict) == "pass"
+    check = images_of(down, mirror="node1")["mirror"]
+    assert (str(check.verdict), check.observed) == ("warn", "node1: it does not answer: Connection refused")
+    assert "systemctl status clusterctl-mirror on node1" in check.fix
+    assert str(images_of({"status": 200, "mirror": {"status": 502}}, mirror="node1")["mirror"].verdict) == "warn"
+    assert str(images_of({"status": 200}, mirror="node1")["mirror"].verdict) == "unknown"
+    assert str(images_of({"status": 200})["mirror"].verdict) == "skip"
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"), [({"problem": ""}, "pass"), ({"problem": "expired"}, "fail"), ({"problem": None}, "unknown")]
+)
+def test_the_certificate_of_a_mirror_is_judged_on_the_mirror(told: dict[str, Any], verdict: str) -> None:
+    said = {"status": 200, "mirror": {"status": 200}, "mirror_certificate": {"authority": "", **told}}
+
+    assert str(images_of(said, mirror="node1", mirrors=True)["mirror_certificate"].verdict) == verdict
+    assert str(images_of(said, mirror="node1")["mirror_certificate"].verdict) == "skip"

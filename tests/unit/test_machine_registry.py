@@ -88,6 +88,75 @@ def test_half_of_a_new_set_is_no_set(tmp_path: Path) -> None:
     assert "not that of the server" in judged(directory, client)[1]
 
 
+def certified(authority: Path, mirror: Path, host: str = "node1", days: int = 365) -> None:
+    """Make a mirror's certificate as the role does: its request, signed by the registry's authority."""
+    mirror.mkdir(exist_ok=True)
+    scripts = content.ROOT / "roles/container_images/files"
+    ask = (scripts / "request-mirror").read_text().replace("chgrp www-data", "true")
+    words = ["sh", "-c", ask, "request", str(mirror), str(authority / "ca.crt"), host, "30"]
+    request = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
+    if request:
+        words = ["sh", str(scripts / "sign-mirror"), str(authority), host, str(days), request.strip()]
+        signed = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
+        (mirror / "server.crt").write_text(signed)
+
+
+def mirrored(mirror: Path, authority: Path, host: str = "node1", days: int = 30) -> Any:
+    return machine.mirror_certificate(mirror, authority / "ca.crt", host, days)["problem"]
+
+
+def test_a_mirror_has_a_certificate_for_its_own_name_that_the_registrys_authority_has_signed(tmp_path: Path) -> None:
+    authority, mirror = make(tmp_path)[0], tmp_path / "mirror"
+    mirror.mkdir()
+    assert "there is no" in mirrored(mirror, authority)
+
+    certified(authority, mirror)
+
+    assert mirrored(mirror, authority) == ""
+    assert "not good for node2" in mirrored(mirror, authority, "node2")
+    text = subprocess.run(
+        ["openssl", "x509", "-in", str(mirror / "server.crt"), "-noout", "-ext", "extendedKeyUsage,subjectAltName"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    # Nobody writes with it.
+    assert ("DNS:node1" in text, "Server" in text, "Client" in text) == (True, True, False)
+
+
+def test_a_mirror_asks_for_another_certificate_only_where_its_own_is_not_good_and_keeps_its_key(tmp_path: Path) -> None:
+    authority, mirror = make(tmp_path)[0], tmp_path / "mirror"
+    certified(authority, mirror)
+    key, certificate = (mirror / "server.key").read_text(), (mirror / "server.crt").read_text()
+    certified(authority, mirror)
+    assert (mirror / "server.crt").read_text() == certificate
+
+    make(tmp_path)
+    assert "not good" in mirrored(mirror, authority)
+    certified(authority, mirror)
+
+    assert mirrored(mirror, authority) == ""
+    assert (mirror / "server.key").read_text() == key
+    (mirror / "server.crt").write_text(certificate)
+    assert "not good" in mirrored(mirror, authority)
+
+
+def test_a_mirrors_certificate_that_ends_soon_or_has_another_key_is_not_good(tmp_path: Path) -> None:
+    authority, mirror = make(tmp_path)[0], tmp_path / "mirror"
+    certified(authority, mirror, days=20)
+    assert "not good" in mirrored(mirror, authority)
+    certified(authority, mirror)
+    assert mirrored(mirror, authority) == ""
+
+    (mirror / "server.key").write_text((authority / "server.key").read_text())
+    assert "cannot be used" in mirrored(mirror, authority)
+
+
+def test_an_authority_whose_key_is_gone_is_made_anew(tmp_path: Path) -> None:
+    directory, client = make(tmp_path)
+    (directory / "ca.key").unlink()
+
+    assert judged(directory, client) == ("", f"there is no {directory}/ca.key")
+
+
 def test_an_openssl_that_hangs_is_no_verdict(tmp_path: Path) -> None:
     directory, client = make(tmp_path)
 

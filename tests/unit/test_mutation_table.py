@@ -58,6 +58,7 @@ cluster_name=lab
 cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 3002}]
 cluster_users=[{'name': 'ada', 'uid': 2001}, {'name': 'ben', 'uid': 2002}, {'name': 'grace', 'uid': 2003}]
 cluster_test_user=grace
+container_images_mirrors=['node1']
 cluster_mounts=[{'path': '/home', 'fstype': 'present'}, {'path': '/scratch', 'fstype': 'local'}]
 """
 
@@ -132,6 +133,10 @@ ELSEWHERE = {
     # Only a site's own registry asks for one.
     "tests/unit/test_judge_engine.py": {
         "a_login_is_compared_by_a_hash_and_the_password_is_in_no_check": ["images.login"],
+        # A warning: images come from the controller then (test_image_mirrors of the lab).
+        "a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_controller_answers_instead": [
+            "images.mirror",
+        ],
     },
     # Another Slurm's: nothing here gives its files another number.
     "tests/unit/test_judge_slurm_client.py": {

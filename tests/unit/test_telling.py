@@ -17,6 +17,7 @@ from provision.model import told
 
 plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
 image_store = plugin("plugins/module_utils/image_store.py", "ansible.module_utils.image_store")
+plugin("plugins/module_utils/image_sources.py", "ansible.module_utils.image_sources")
 plugin("plugins/module_utils/image_space.py", "ansible.module_utils.image_space")
 plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 place = plugin("plugins/modules/cluster_image_place.py")
