@@ -60,7 +60,8 @@ def main():
         module.fail_json(msg=f"{path}: {error}. Fix: correct the file by hand, then run again")
     diff = {"before": before, "after": after, "before_header": str(path), "after_header": str(path)}
     if after != before and not module.check_mode:
-        handle, name = tempfile.mkstemp(prefix=".clusterctl-", dir=path.parent)
+        # Not beside the file: a run that is killed here would leave it there for ever.
+        handle, name = tempfile.mkstemp(dir=module.tmpdir)
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(after)
         Path(name).chmod(0o644)

@@ -125,7 +125,8 @@ def ranges(text, users, count):
 
 def write(module, path, text):
     """Write a file that everybody reads, in one step."""
-    handle, name = tempfile.mkstemp(prefix=".clusterctl-", dir=str(path.parent))
+    # Not beside the file: a run that is killed here would leave it there for ever.
+    handle, name = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     Path(name).chmod(0o644)
