@@ -34,6 +34,11 @@ RELEASE = release.digest({path.stem: path.read_text(encoding="utf-8") for path i
 SMALL = ("--layers", "1", "--width", "64", "--steps", "30", "--largest-bytes", "65536", "--timeout", "6")
 
 
+def rarely(*values: Any) -> Any:
+    """Mark a case of which another one shows the same in the routine: the judge is the same for all ranks."""
+    return pytest.param(*values, marks=pytest.mark.faults)
+
+
 TWO = {"node1": 1, "node2": 1}
 THREE = {"node1": 2, "node2": 1}
 
@@ -148,7 +153,7 @@ def test_one_element_of_one_gradient_names_the_rank_and_the_parameter(trial, ran
     assert f"rank {1 - rank}" not in checks["parameters"]["cause"]
 
 
-@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (2, "node2")])
+@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), rarely(2, "node2")])
 def test_the_majority_decides_who_is_wrong_where_there_is_one(trial, rank, node):
     checks = trial.run(nodes=THREE, DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
@@ -161,11 +166,13 @@ def test_the_majority_decides_who_is_wrong_where_there_is_one(trial, rank, node)
     [
         ("no_result", 1, "result", "rank 0 on node1: finished, and wrote no result.json"),
         ("exit", 1, "result", "rank 1 on node1: died without a word in step parameters"),
-        ("exit", 0, "result", "rank 0 on node1: died without a word in step parameters"),
-        ("sleep", 1, "result", "rank 1 on node1: was busy elsewhere in step parameters"),
+        rarely("exit", 0, "result", "rank 0 on node1: died without a word in step parameters"),
+        rarely("sleep", 1, "result", "rank 1 on node1: was busy elsewhere in step parameters"),
         ("sleep", 0, "result", "rank 0 on node1: was busy elsewhere in step parameters"),
         ("wrong_collective", 1, "result", "rank 1 on node1: was in 'broadcast torch.float32 1'"),
-        ("nan_gradient", 0, "gradients", "rank 0 on node1, parameter head.bias: its own gradient is not a number"),
+        rarely(
+            "nan_gradient", 0, "gradients", "rank 0 on node1, parameter head.bias: its own gradient is not a number"
+        ),
         ("nan_gradient", 1, "gradients", "rank 1 on node1, parameter head.bias: its own gradient is not a number"),
     ],
 )
@@ -177,7 +184,7 @@ def test_a_fault_is_caught_and_blamed_on_its_rank(trial, sabotage, rank, failing
     assert checks["result"]["verdict"] == "fail"
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [rarely(0), 1])
 @pytest.mark.parametrize(
     ("sabotage", "failing", "told"),
     [
@@ -195,7 +202,7 @@ def test_of_two_machines_neither_is_guilty_and_both_are_named(trial, sabotage, f
     assert "two machines cannot tell who is wrong" in checks[failing]["cause"]
 
 
-@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (1, "node1"), (2, "node2")])
+@pytest.mark.parametrize(("rank", "node"), [rarely(0, "node1"), rarely(1, "node1"), (2, "node2")])
 @pytest.mark.parametrize(
     ("sabotage", "failing", "told"),
     [
@@ -222,7 +229,7 @@ def test_ranks_that_see_the_same_data_are_named_and_none_is_blamed(trial):
     assert "ranks 0, 1 have the same local gradient" in checks["gradients"]["cause"]
 
 
-@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), (2, "node2")])
+@pytest.mark.parametrize(("rank", "node"), [(0, "node1"), rarely(2, "node2")])
 def test_a_mean_that_is_wrong_alike_everywhere_is_found_by_the_second_path_and_blamed(trial, rank, node):
     checks = trial.run(nodes=THREE, DDP_PROOF_SABOTAGE="half_gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
