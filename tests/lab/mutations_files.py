@@ -134,7 +134,7 @@ LAST_COMMANDS = astray("sshare", "sstat", "strigger")
 
 #: What is for users' jobs beside Slurm's own commands.
 FOR_JOBS = (
-    astray("job-exec", "job-shell"),
+    astray("job-exec", "job-shell", "docker"),
     *spoilt("mode", "slurm_client", "/usr/local/share/clusterctl", "head"),
     Row(
         "the templates of jobs lead elsewhere",
