@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
@@ -12,6 +13,7 @@ from ansible.plugins.lookup import LookupBase
 from provision.errors import ClusterctlError
 from provision.inventory import declared_mirrors, declared_proof
 from provision.inventory.declared import GROUPS, READ, cluster_from
+from provision.inventory.declared_images import images_from, told
 from provision.model import addresses, gres
 from provision.model.users import UsersError
 from provision.model.users_declared import users_from
@@ -36,6 +38,7 @@ options:
       - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
       - C(unmounted), what machines have had of those and are to have no longer, with the machines.
+      - C(job_images), the images that users start jobs from, with what of them comes with the inventory.
       - C(unconfined), why Slurm's configuration confines no job, empty where it does.
     type: list
     elements: str
@@ -63,12 +66,14 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         values = {
-            "entries": _entries, "mirrors": _mirrors, "mounts": _mounts, "proof": _proof, "ranks": _ranks,
-            "slurm": _slurm, "unconfined": _unconfined, "unmounted": _unmounted,
+            "entries": _entries, "job_images": _job_images, "mirrors": _mirrors, "mounts": _mounts, "proof": _proof,
+            "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined, "unmounted": _unmounted,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
         groups, hostvars = variables.get("groups") or {}, variables.get("hostvars") or {}
+        if "job_images" in terms:
+            kwargs["home"] = str(variables.get("inventory_dir") or "")
         return [values[term](groups, hostvars, **kwargs) for term in terms]
 
 
@@ -101,6 +106,17 @@ def _proof(groups, hostvars):
         return declared_proof.proof_from(site, people).as_dict()
     except (ClusterctlError, UsersError) as error:
         raise AnsibleLookupError(f"{error.problem}\nFix: {error.fix}") from None
+
+
+def _job_images(groups, hostvars, home=""):
+    """Of one machine's variables, as those of people. Files beside the inventory are read: once in a run."""
+    controller = [str(host) for host in groups.get("slurm_controller") or ()][:1]
+    site = read(hostvars, controller, ["job_images"])
+    try:
+        return told(images_from(site[controller[0]].get("job_images") if controller else None), Path(home))
+    except (ClusterctlError, OSError) as error:
+        problem = f"{error.problem}\nFix: {error.fix}" if isinstance(error, ClusterctlError) else f"job_images: {error}"
+        raise AnsibleLookupError(problem) from None
 
 
 def _ranks(groups, hostvars, without_gpus=1):

@@ -38,15 +38,20 @@ def recipe_of(params):
 class Remembered:
     """One image: its recipe, and where it is remembered.
 
-    ``params`` has the keys of the recipe, and where images are: ``push``, ``pull`` (both begin a name) and ``cache``.
+    ``params`` has the keys of the recipe, or its hash as ``recipe``, and where images are: ``push``, ``pull`` (both
+    begin a name) and ``cache``.
     """
 
     def __init__(self, params):
         self.name = f"{params['pull']}/{params['name']}"
-        self.recipe = recipe_of(params)
+        self.recipe = params.get("recipe") or recipe_of(params)
         # What one registry has tells nothing about another, and clusters with other registries may share the cache.
         registry = hashlib.sha256(params["push"].encode()).hexdigest()
-        self.record = Path(params["cache"]) / "images" / f"{params['name']}-{self.recipe[:16]}-{registry[:8]}.json"
+        self.record = (
+            Path(params["cache"])
+            / "images"
+            / f"{params['name'].replace('/', '%')}-{self.recipe[:16]}-{registry[:8]}.json"
+        )
 
     def built(self):
         """Return the digest that was remembered when this recipe was built for this registry; None where it was not."""

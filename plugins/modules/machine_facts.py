@@ -18,6 +18,7 @@ import time
 from ansible.module_utils import (
     hosts_text,
     image_recipe,
+    job_image_sources,
     machine_commands,
     machine_engine,
     machine_gpu,
@@ -29,6 +30,7 @@ from ansible.module_utils import (
     machine_state,
     machine_system,
     machine_users,
+    store_users,
 )
 from ansible.module_utils.basic import AnsibleModule
 
@@ -101,6 +103,12 @@ options:
     description: "Where images are, of what C(images) says: C(push), C(pull), C(cache), C(revision)."
     type: dict
     default: {}
+  job_images:
+    description:
+      - "Report of the images of jobs, on the controller (C(images), C(store), C(repository), C(own)) which the registry
+        has and from what they are made; on a node (C(node): C(store), C(repository), C(wanted)) what is in its store."
+    type: dict
+    default: {}
   engine:
     description: "Report which container engine there is and whether it answers within C(seconds)."
     type: dict
@@ -159,6 +167,7 @@ def main():
             "hosts": {"type": "dict", "default": {}},
             "images": {"type": "dict", "default": {}},
             "image_store": {"type": "dict", "default": {}},
+            "job_images": {"type": "dict", "default": {}},
             "engine": {"type": "dict", "default": {}},
             "registry": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
@@ -175,7 +184,7 @@ def main():
     images, store = given.pop("images"), given.pop("image_store")
     engine, registry = given.pop("engine"), given.pop("registry")
     slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
-    people = given.pop("people")
+    people, job_images = given.pop("people"), given.pop("job_images")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -204,6 +213,14 @@ def main():
         machine["registry"] = machine_registry.collect(root, registry, patience)
     if images and store:
         machine["images"] = image_recipe.collect(images, store, patience)
+    if job_images:
+        machine["job_images"] = {}
+    if "images" in job_images:
+        machine.setdefault("images", {}).update(job_image_sources.states(job_images, patience))
+        machine["job_images"]["sources"] = job_image_sources.sources(job_images["images"])
+        machine["job_images"]["kept"] = job_image_sources.kept(job_images) if job_images["own"] else []
+    if "node" in job_images:
+        machine["job_images"]["stored"] = store_users.collect(job_images["node"])
     if slurm:
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)
     if people:

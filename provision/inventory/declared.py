@@ -14,9 +14,11 @@ from provision.errors import ClusterctlError
 from provision.inventory import declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_directories import require_job_directories
+from provision.inventory.declared_environment import environment_from, require_task_prolog
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
+from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_slurm import (
@@ -43,13 +45,14 @@ _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_docker"),
-    *("cluster_users", "cluster_groups", "cluster_homes_shared"),
+    *("job_environment", "job_offline"),
+    *("cluster_users", "cluster_groups", "cluster_homes_shared", "job_images"),
     *declared_proof.READ,
     "slurm_database_parameters",
     "container_images_mirrors",
 )
 #: Every variable that Slurm's configuration rests on.
-READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups"})
+READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups", "job_images"})
 
 # A label of a host name, as a machine's own name can be; a letter in it, so that it is never taken for an address.
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -90,6 +93,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
+    environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)
+    require_task_prolog(environment, parameters, version)
     try:
         cluster = Cluster(
             name=site["cluster_name"],
@@ -104,6 +109,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
             mounts=mounts,
+            job_images=images_from(site["job_images"]),
+            job_environment=environment,
             unmounted=unmounted_from(site["cluster_mounts"], groups),
             simulated=_simulated(site["cluster_simulated"]),
             people=people,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from provision.errors import ClusterctlError
 from provision.inventory.connections import require_safe
 from provision.inventory.declared import cluster_from
+from provision.inventory.declared_images import require_sources
 from provision.inventory.loader import Inventory
 from provision.inventory.variables import require_known
 from provision.inventory.where import counted_by_sixty, entry_written, member_written, written
@@ -33,7 +34,9 @@ def declared(inventory: Inventory) -> Cluster:
     for spot, text in counted_by_sixty(inventory.path, _IN_YAML):
         raise ClusterctlError(f"{spot}: YAML makes a number of {text}", fix=f'put it in quotes: "{text}"')
     try:
-        return cluster_from(inventory.groups, inventory.hostvars)
+        cluster = cluster_from(inventory.groups, inventory.hostvars)
+        require_sources(cluster.job_images, inventory.path if inventory.path.is_dir() else inventory.path.parent)
+        return cluster
     except ClusterctlError as error:
         spot = written(inventory.path, *error.said) if error.said[0] else ""
         spot = entry_written(inventory.path, *error.entry) if error.entry[0] else spot

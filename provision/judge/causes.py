@@ -56,6 +56,13 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "munge.": (("access.", On.CONTROLLER),),
     "munge.key": (("access.", On.CONTROLLER), ("munge.same_key", On.SAME), ("munge.same_key", On.CONTROLLER)),
     "munge.key_": (("access.", On.CONTROLLER),),
+    "job_images.": (("images.registry_answers", On.SAME), ("engine.answers", On.SAME)),
+    "job_images.stored": (
+        ("access.", On.CONTROLLER),
+        ("images.registry_answers", On.SAME),
+        ("engine.answers", On.SAME),
+        ("job_images.built", On.CONTROLLER),
+    ),
     "slurm_client.": (("slurm_image.", On.CONTROLLER), ("engine.answers", On.SAME)),
     "slurm_accounts.": (("slurm_database.", On.SAME), ("engine.answers", On.SAME)),
     "slurm_database.": (("engine.answers", On.SAME), ("slurm_image.", On.CONTROLLER)),

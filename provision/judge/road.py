@@ -17,6 +17,7 @@ from provision.judge import (
     gpu_stage,
     hardware,
     images,
+    job_images,
     managed,
     munge,
     nfs_server,
@@ -98,6 +99,7 @@ ROLES: Mapping[str, Role] = {
     "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_USED, fix=slurm_conf.SUBJECT.fix),
     "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller", "slurm_login")),
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_USED),
+    "job_images": Role("slurm", job_images.checks, ("packages",), groups=_SLURM, asked_before=True, refuses_alone=True),
     "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED),
 }
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from provision.model.gres import Gres, parse
+from provision.model.job_images import JobImage
 from provision.model.mounts import Mount
 from provision.model.numbers import whole
 from provision.model.users import Users
@@ -130,6 +131,23 @@ class Partition(_Declared):
     parameters: tuple[tuple[str, str], ...] = ()
 
 
+class JobVariable(_Declared):
+    """A variable that every job has unless its user says otherwise, or has said something of ``unless``.
+
+    A ``value`` that begins with ~/ is in the user's home. ``directory``: containers of jobs see it, too.
+    """
+
+    name: str
+    value: str
+    unless: str = ""
+    directory: bool = False
+
+    @property
+    def line(self) -> str:
+        """As job_task reads it."""
+        return f"{self.unless or '-'} {'directory' if self.directory else '-'} {self.name}={self.value}"
+
+
 class Cluster(_Declared):
     """Everything that the configuration is made of."""
 
@@ -143,6 +161,8 @@ class Cluster(_Declared):
     cgroup_parameters: Mapping[str, str | None] = {}
     #: Further files for Slurm's directory, by name.
     slurm_files: Mapping[str, str] = {}
+    #: What every job has in its environment.
+    job_environment: tuple[JobVariable, ...] = ()
     #: What runs containers of jobs: ours, or what the site has.
     container_runtime: Literal["podman", "pyxis", "none"] = "podman"
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
@@ -150,6 +170,8 @@ class Cluster(_Declared):
     simulated: tuple[str, ...] = ()
     people: Users = Users()
     mounts: tuple[Mount, ...] = ()
+    #: What users start jobs from, and every node has before it takes jobs.
+    job_images: tuple[JobImage, ...] = ()
     #: What machines had and are to have no longer: ``path`` and ``hosts`` of each.
     unmounted: tuple[Mapping[str, Any], ...] = ()
     #: The host of the accounting database, empty where there is none; whether only users with an account may submit.

@@ -81,3 +81,40 @@ class RegistryFacts(TypedDict, total=False):
     mirror: MirrorFacts
     mirror_certificate: CertificateFacts
     login: LoginFacts
+
+
+@with_config(STRICT)
+class SourceFacts(TypedDict, total=False):
+    """A path on the controller from which an image of jobs is made; ``error`` says why it cannot be read.
+
+    ``size`` in bytes; ``head`` are its first bytes, in hexadecimal digits; ``recipe``: there is a Containerfile.
+    """
+
+    error: Text
+    kind: Text
+    size: Annotated[int, Field(ge=0, le=2**62)]
+    head: Annotated[str, StringConstraints(max_length=1024, pattern=r"^[0-9a-f]*$")]
+    recipe: bool
+
+
+@with_config(STRICT)
+class StoredFacts(TypedDict):
+    """An image of jobs in a node's store.
+
+    ``untag`` are names of it that are not wanted; ``remove``: nothing of it is, and nobody uses it; ``used`` says who.
+    """
+
+    id: Hexadecimal
+    names: list[Reference]
+    untag: list[Reference]
+    remove: bool
+    used: list[Text]
+
+
+@with_config(STRICT)
+class JobImageFacts(TypedDict, total=False):
+    """Of the controller the ``sources`` of images, and what its registry has ``kept``; of a node what is ``stored``."""
+
+    sources: dict[Text, SourceFacts]
+    kept: list[Reference]
+    stored: list[StoredFacts]

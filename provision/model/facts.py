@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
 
-from provision.model.container_facts import EngineFacts, ImageFacts, RegistryFacts
+from provision.model.container_facts import EngineFacts, ImageFacts, JobImageFacts, RegistryFacts
 from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
 from provision.model.state_facts import CommandAnswer, HostsFacts, MungeFacts, SlurmFacts, StateFacts
 from provision.model.text import clean
@@ -189,6 +189,7 @@ class MachineFacts(TypedDict, total=False):
     engine: EngineFacts
     registry: RegistryFacts
     images: dict[Word, ImageFacts]
+    job_images: JobImageFacts
     slurm: SlurmFacts
     people: UserFacts
 

@@ -47,7 +47,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     ``parameters`` and ``cgroup`` are lists of ``{name, value, reason}``; ``nodes`` and ``partitions`` are lists of
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
-    ``programs`` the names of those of ours that slurm.conf names,
+    ``programs`` the names of those of ours that slurm.conf names, ``environment`` lines of job_task,
     ``containers`` is what runs those of jobs, ``plugstack`` the site's own lines of plugstack.conf.
 
     Raises:
@@ -66,6 +66,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     named = {parameter.value for parameter in parameters if parameter.name in LINES}
     return {
         "parameters": [parameter._asdict() for parameter in parameters],
+        "environment": [variable.line for variable in cluster.job_environment],
         "programs": [program for program in PROGRAMS if program in named],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
         "partitions": [_partition_line(cluster, partition) for partition in cluster.partitions],

@@ -13,6 +13,8 @@ from provision.slurm.conf import slurm_values
 
 _TEMPLATES = ROOT / "roles" / "slurm_conf" / "templates"
 #: Programs of ours that nodes fetch with their configuration.
+#: After which line of job_task the variables of all jobs stand.
+_ENVIRONMENT = "<<'JOB_ENVIRONMENT'\n"
 _PROGRAMS = ROOT / "roles" / "slurm_conf" / "files"
 
 
@@ -39,4 +41,7 @@ def render_values(values: Mapping[str, Any]) -> dict[str, str]:
         name.removesuffix(".j2"): environment.get_template(name).render(slurm_conf_values=values) for name in templates
     }
     programs = {name: (_PROGRAMS / name).read_text(encoding="utf-8") for name in values["programs"]}
+    if "job_task" in programs:
+        lines = "".join(f"{line}\n" for line in values["environment"])
+        programs["job_task"] = programs["job_task"].replace(_ENVIRONMENT, f"{_ENVIRONMENT}{lines}", 1)
     return {**ours, **programs, **values["files"]}

@@ -127,6 +127,20 @@ def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: A
     )
 
 
+def test_the_sites_directories_are_mounted_where_nobody_has_mounted_something_else(
+    task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = sys.modules["container_options"]
+    site = f"{tmp_path}/models"
+    Path(site).mkdir()
+    told = [("HF_HOME", site, True), ("HF_HUB_OFFLINE", "1", False), ("PIP_FIND_LINKS", "/nowhere", True)]
+    monkeypatch.setattr(options.site_environment, "lines", lambda *_: told)
+
+    assert options.settings(STEP, {})[2:] == ["--volume", f"{site}:{site}"]
+    assert options.settings({**STEP, "MOUNTS": f"{tmp_path}:{site}"}, {})[:2] == ["--volume", f"{tmp_path}:{site}"]
+    assert f"{site}:{site}" not in options.settings({**STEP, "MOUNTS": f"{tmp_path}:{site}"}, {})
+
+
 def test_gpus_are_given_by_nvidias_description_of_them(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     container_options = sys.modules["container_options"]
     container_options.devices({"SLURM_STEP_GPUS": "0"})

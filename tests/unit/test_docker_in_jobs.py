@@ -37,6 +37,42 @@ def run(
     return [word for word in told[:-4] if word not in always], read.told, read
 
 
+def test_a_container_has_what_the_site_gives_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = sys.modules["site_environment"]
+    told = [("HF_HOME", str(tmp_path), True), ("PIP_NO_INDEX", "1", False), ("UNSET", "1", False)]
+    monkeypatch.setattr(site, "lines", lambda *_: told)
+    mount = f"{tmp_path}:{tmp_path}"
+
+    words = run(HF_HOME="/mine", PIP_NO_INDEX="1")[0]
+    assert [word for word in words if word.startswith("--env=")] == ["--env=HF_HOME", "--env=PIP_NO_INDEX"]
+    assert mount in words
+    assert mount not in run("-v", f"/tmp:{tmp_path}:ro")[0]
+    assert mount not in run("--mount", f"type=bind,source=/tmp,target={tmp_path}")[0]
+
+
+@pytest.mark.parametrize("name", ["mine", "mine:1", "team/mine:1", "localhost/mine:1"])
+def test_what_is_pushed_without_a_registry_is_said_to_be_kept_already(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = subprocess.CompletedProcess([], 0, stdout="/home/ada/.local/share/clusterctl/images\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+    assert DOCKER["main"](["push", name]) == 125
+    said = capsys.readouterr().err
+    assert f"{name} names no registry" in said
+    assert "kept in /home/ada/.local/share/clusterctl/images, where all your jobs find it" in said
+    assert "docker login REGISTRY" in said
+
+
+def test_what_is_pushed_to_a_registry_is_podmans(monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, words: became.append(words))
+
+    for name in ("harbor.site/ada/mine:1", "docker.io/ada/mine"):
+        DOCKER["main"](["push", name])
+    assert [words[-2:] for words in became] == [["push", "harbor.site/ada/mine:1"], ["push", "docker.io/ada/mine"]]
+
+
 BOTH = "--device=/dev/nvidia1 --device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0,1"
 #: Docker's words, what Podman is told, and a piece of what the user is told.
 TABLE = [

@@ -25,6 +25,7 @@ from provision.judge import (
     engine,
     hardware,
     images,
+    job_images,
     munge,
     nfs_server,
     preflight,
@@ -88,7 +89,7 @@ SUBJECTS = (
     cluster_users.BEFORE, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
-    hardware.SUBJECT,
+    hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -152,6 +153,12 @@ ELSEWHERE = {
             "shared_storage.undeclared", "shared_storage.left",
         ],
         "a_directory_that_a_client_cannot_mount_is_named_with_the_client": ["nfs_server.exports"],
+    },
+    # The lab declares none: each takes a provision.
+    "tests/lab/test_job_images.py": {
+        "images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them": [
+            "job_images.sources", "job_images.built", "job_images.stored", "job_images.collected",
+        ],
     },
     # What the inventory says, whatever the machine has.
     # All machines of a lab share the computer's disk.

@@ -5,6 +5,8 @@
 import os
 import re
 
+import site_environment  # as docker has it
+
 #: Of a mount's options those that Podman has, too.
 FLAGS = re.compile(r"ro|rw|r?bind|r?(?:private|shared|slave|unbindable)|(?:no)?(?:dev|exec|suid)")
 
@@ -147,6 +149,7 @@ def settings(options, environment):
     for path in ("/tmp", scratch):
         if path and path not in places:
             words += ["--volume", f"{path}:{path}"]
+    words += site_environment.volumes(places)
     if is_yes(options, "MOUNT_HOME"):
         home = environment.get("HOME", "")
         inside = "/root" if is_yes(options, "REMAP_ROOT") else home

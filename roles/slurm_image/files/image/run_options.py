@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import granted_gpus
+import site_environment
 from granted_gpus import RefusedError
 
 #: What a container gets of ours beside its image, by the name that it has there.
@@ -108,6 +109,8 @@ class Run:
         self.gpus: str | None = None
         self.shm = self.platform = self.pull = ""
         self.init, self.own_ipc = True, False
+        #: Where something is mounted by the user.
+        self.places: list[str] = []
         rest = list(words)
         for name, value in options(rest):
             translate = getattr(self, "set_" + name.removeprefix("--").replace("-", "_"), None)
@@ -137,7 +140,9 @@ class Run:
 
     def of_the_job(self) -> list[str]:
         """Return what gives a container what a task without one has of its job."""
-        words = [f"--env={name}" for name in sorted(self.environment) if PASSED.fullmatch(name)]
+        site = site_environment.names()
+        words = [f"--env={name}" for name in sorted(self.environment) if PASSED.fullmatch(name) or name in site]
+        words += site_environment.volumes(self.places)
         for step in ("JOB", "STEP"):
             if nodes := self.environment.get(f"SLURM_{step}_NODELIST"):
                 words.append(f"--env=CLUSTERCTL_{step}_HOSTS={' '.join(hosts(nodes))}")
@@ -228,13 +233,15 @@ class Run:
             self.out.append(f"--security-opt={value}")
 
     def set_volume(self, value: str) -> None:
-        source, colon, _ = value.partition(":")
+        source, colon, rest = value.partition(":")
+        self.places.append(rest.partition(":")[0] or source)
         if colon and source.startswith(("/", ".")):
             mountable(f"-v {value}", source)
         self.out.append(f"--volume={value}")
 
     def set_mount(self, value: str) -> None:
         fields = dict(part.partition("=")[::2] for part in value.split(","))
+        self.places += [fields[name] for name in ("target", "dst", "destination") if name in fields]
         if fields.get("type") == "bind":
             mountable(f"--mount {value}", fields.get("source") or fields.get("src") or "")
         self.out.append(f"--mount={value}")

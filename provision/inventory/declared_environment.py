@@ -1,0 +1,171 @@
+"""Variables that every job of a site has: what the inventory says of them, checked before a job is told it."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.model.cluster import JobVariable
+from provision.model.mounts import LOCAL, Mount, below
+from provision.slurm.names import LINES
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+#: What Slurm or the node says to each job, and what would change programs of the system's before a job's own begin.
+_TAKEN = re.compile(
+    r"(?:SLURM|SLURMD|SPANK|PMI|PMIX|PYXIS|CLUSTERCTL|LD|SRUN|SBATCH|SALLOC)_.*|PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD"
+    r"|IFS|ENV|BASH_ENV|BASH_FUNC.*|PS4|TMPDIR|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|JOB_SCRATCH"
+    r"|STAGE_IN|(?:LOCAL_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+)
+#: Variables whose value is a directory, by custom.
+_DIRECTORY = re.compile(r"\w+_(?:HOME|DIR|CACHE|CACHE_DIR)")
+_LONGEST = 4096
+
+_OFFLINE = ("wheels", "models", "datasets")
+#: What Hugging Face's libraries write, below HF_HOME where nothing is said: huggingface_hub's and datasets' references.
+_OF_THE_USER = {
+    "HF_TOKEN_PATH": "token",
+    "HF_STORED_TOKENS_PATH": "stored_tokens",
+    "HF_ASSETS_CACHE": "assets",
+    "HF_XET_CACHE": "xet",
+    "HF_MODULES_CACHE": "modules",
+    "HF_DATASETS_CACHE": "datasets",
+}
+
+
+def environment_from(
+    own: Any, offline: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]
+) -> tuple[JobVariable, ...]:
+    """Return the variables of all jobs: those of ``job_offline``, and over them those of ``job_environment``.
+
+    Raises:
+        ClusterctlError: a name is Slurm's or nobody's, a value cannot be one, or a directory is not seen by jobs.
+    """
+    if own is not None and not isinstance(own, Mapping):
+        raise _refusal(
+            "job_environment", f"is {own!r}: it must map names to values", "write it as '{PIP_INDEX_URL: https://...}'"
+        )
+    variables = {variable.name: variable for variable in _offline(offline, mounts, hostvars)}
+    for name, value in (own or {}).items():
+        variables[str(name)] = _variable(str(name), value, mounts, hostvars)
+    return tuple(variables.values())
+
+
+def require_task_prolog(
+    variables: Sequence[JobVariable], parameters: Mapping[str, str | Sequence[str] | None], release: str
+) -> None:
+    """Refuse variables of jobs where nothing tells them: Slurm is too old, or the site does without our TaskProlog.
+
+    Raises:
+        ClusterctlError: it says which of the two.
+    """
+    if not variables:
+        return
+    if release < LINES["Prolog"]:
+        raise _refusal(
+            "job_environment",
+            f"needs Slurm {LINES['Prolog']}, which fetches what tells them to jobs",
+            "raise slurm_version",
+        )
+    if any(name.lower() == "taskprolog" and not value for name, value in parameters.items()):
+        problem = "is told to jobs by the TaskProlog that slurm_conf_parameters removes"
+        raise _refusal("job_environment", problem, "take 'TaskProlog: null' out; the site's own runs after ours")
+
+
+def _refusal(name: str, problem: str, fix: str, key: str = "") -> ClusterctlError:
+    return ClusterctlError(f"{name} {problem}" if not key else f"{name}: {problem}", fix=fix, said=(key or name, ""))
+
+
+def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> JobVariable:
+    if not _NAME.fullmatch(name):
+        raise _refusal(
+            "job_environment", f"{name[:80]!r} is no variable's name", "use letters, digits and _, as HF_HOME", name
+        )
+    if _TAKEN.fullmatch(name):
+        raise _refusal(
+            "job_environment",
+            f"{name} is Slurm's or the node's to say, or changes programs of the system's",
+            "take it out; a user sets it in the job's script",
+            name,
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _refusal("job_environment", f"{name} is {value!r}: it must be a text", "put it in quotes", name)
+    text = str(value)
+    if not text.isprintable() or len(text) > _LONGEST:
+        raise _refusal(
+            "job_environment", f"{name} must be one line of {_LONGEST} characters at most", "shorten it", name
+        )
+    if _DIRECTORY.fullmatch(name) and not text.startswith("~/"):
+        _require_seen(f"job_environment: {name}", name, text, mounts, hostvars)
+    return JobVariable(name=name, value=text)
+
+
+def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> list[JobVariable]:
+    if value is None:
+        return []
+    if not isinstance(value, Mapping):
+        raise _refusal(
+            "job_offline",
+            f"is {value!r}: it must map what there is to directories",
+            "write it as '{wheels: /data/wheels}'",
+        )
+    for key, path in value.items():
+        if key not in _OFFLINE:
+            like = difflib.get_close_matches(str(key), _OFFLINE, 1)
+            fix = f"did you mean {like[0]}?" if like else f"it knows {', '.join(_OFFLINE)}; others: job_environment"
+            raise _refusal("job_offline", f"there is no {key}", fix, str(key))
+        _require_seen(f"job_offline: {key}", str(key), path, mounts, hostvars)
+    found = []
+    if wheels := value.get("wheels"):
+        # Who names an index of their own means it.
+        found += [
+            JobVariable(name="PIP_NO_INDEX", value="1", unless="PIP_INDEX_URL"),
+            JobVariable(name="PIP_FIND_LINKS", value=wheels, directory=True),
+        ]
+    if value.get("models") or value.get("datasets"):
+        found += [
+            JobVariable(name=name, value="1")
+            for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+        ]
+    if models := value.get("models"):
+        found.append(JobVariable(name="HF_HOME", value=models, directory=True))
+        # What is written goes to the user's own place: the site's is read by all, and often read-only.
+        found += [
+            JobVariable(name=name, value=f"~/.cache/huggingface/{place}", unless="HF_HOME")
+            for name, place in _OF_THE_USER.items()
+        ]
+    if datasets := value.get("datasets"):
+        found = [variable for variable in found if variable.name != "HF_DATASETS_CACHE"]
+        found.append(JobVariable(name="HF_DATASETS_CACHE", value=datasets, unless="HF_HOME", directory=True))
+    return found
+
+
+def _require_seen(
+    where: str, name: str, path: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuse what is no directory's path, or one that jobs do not see."""
+    if (
+        not isinstance(path, str)
+        or not re.fullmatch(r"/[A-Za-z0-9._+@/-]{1,254}", path)
+        or posixpath.normpath(path) != path
+    ):
+        raise _refusal(
+            where, f"is {path!r}: it must be an absolute path, written plainly: letters, digits and . _ + @ -",
+            "write it as /data/models", name,
+        )  # fmt: skip
+    # A directory of each node's own disk holds what that node's jobs have written, and nothing of the site's.
+    seen = ["/home", "/opt", *(mount.path for mount in mounts if mount.fstype != LOCAL)]
+    for variables in hostvars.values():
+        for shown in ("slurm_service_job_directories", "slurm_service_read_only_directories"):
+            given = variables.get(shown) or []
+            seen += given.split(",") if isinstance(given, str) else given
+    if not any(below(path, str(one).strip()) for one in seen):
+        raise _refusal(
+            where,
+            f"is {path}, which no job sees",
+            "name a directory below one of cluster_mounts, or add it to slurm_service_read_only_directories",
+            name,
+        )

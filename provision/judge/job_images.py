@@ -1,0 +1,165 @@
+"""Are the images that a site declares for jobs where jobs find them, and are earlier ones gone? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.judge import images
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.consequences import Consequence, Kind
+from provision.model.container_facts import SourceFacts, StoredFacts
+from provision.model.facts import MachineFacts
+from provision.model.job_images import archive_problem
+from provision.model.text import brief
+
+SUBJECT = Subject("job_images", ("built", "stored", "collected"), fix="clusterctl provision slurm")
+
+#: Judged before anything is changed.
+BEFORE = Subject("job_images", ("sources",), fix="clusterctl preflight", before=True)
+
+_SILENT = "the controller did not say which images it has"
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge one machine.
+
+    ``wants``: the ``images``, as provision.model.job_images.JobImage tells them; ``builds``, whether this machine has
+    them made, in a registry that is its ``own``; ``compute``, whether jobs run here; ``references`` by their keys,
+    empty where one is still to be made, None where the controller did not say.
+    """
+    return [_sources(facts, wants), _built(facts, wants), _stored(facts, wants), _collected(facts, wants)]
+
+
+def _sources(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    if not wants["builds"]:
+        return BEFORE.skip("sources", "they are the controller's")
+    own = [image for image in wants["images"] if image["kind"] != "reference" and not image["given"]]
+    if not own:
+        return BEFORE.skip("sources", "no image is made from a path of this machine's")
+    told: Mapping[str, SourceFacts] = facts.get("job_images", {}).get("sources", {})
+    wrong, fixes = [], []
+    for image in own:
+        if image["key"] not in told:
+            return BEFORE.unknown("sources", f"the machine did not say what {image['source']} is")
+        problem, fix = _source_problem(image, told[image["key"]])
+        if problem:
+            wrong.append(f"{image['name']}: {image['source']}: {problem}")
+            fixes.append(fix)
+    return BEFORE.check(
+        "sources",
+        not wrong,
+        brief(wrong) or f"{len(own)} as they have to be",
+        "archives of images, and directories with a Containerfile",
+        source="job_images",
+        cause="a mistake in job_images, or the file was never put there",
+        fix=fixes[0] if fixes else None,
+    )
+
+
+def _source_problem(image: Mapping[str, Any], told: SourceFacts) -> tuple[str, str]:
+    if problem := told.get("error"):
+        return problem, "a path from / on is the controller's: put it there, or on a disk that it shares"
+    if image["kind"] == "archive":
+        if told["kind"] == "directory":
+            return "it is a directory", "name the archive itself; a directory with a Containerfile is a containerfile"
+        return archive_problem(told["size"], bytes.fromhex(told["head"]))
+    if not told["recipe"]:
+        return "there is no Containerfile or Dockerfile in it", "write one there, or name the file itself"
+    if told["kind"] == "file" and not told["size"]:
+        return "it is empty", "write what it is built from"
+    return "", ""
+
+
+def _built(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    if not wants["builds"]:
+        return SUBJECT.skip("built", "they are made on the controller")
+    if not wants["images"]:
+        return SUBJECT.skip("built", "job_images is empty")
+    judged = [(image, images.image(SUBJECT, "built", facts, image["key"], "job_images")) for image in wants["images"]]
+    to_do = [image for image, check in judged if check.verdict is Verdict.FAIL]
+    if not to_do and (unsure := [check for _, check in judged if check.verdict is not Verdict.PASS]):
+        return unsure[0]
+    return SUBJECT.check(
+        "built",
+        not to_do,
+        brief([f"{image['name']}: {_why(facts, image)}" for image in to_do]) or f"{len(judged)} in the registry",
+        "each in the registry, known by digest, from what job_images says now",
+        source="job_images",
+        cause="it is new, what it is made of has changed, or the registry lost it",
+        consequences=[Consequence(Kind.BUILD, image["name"], _HOW[image["kind"]]) for image in to_do],
+    )
+
+
+_HOW = {
+    "containerfile": "it is built, and takes what its steps take",
+    "archive": "it is read into the registry",
+    "reference": "it is copied into the cluster's registry",
+}
+
+
+def _why(facts: MachineFacts, image: Mapping[str, Any]) -> str:
+    problem = facts["images"][image["key"]]["problem"]
+    made = {"containerfile": "built", "archive": "loaded", "reference": "pulled"}[image["kind"]]
+    return f"not {made} yet from {image['source']}" if problem in ("", "not built") else problem
+
+
+def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    if not wants["compute"]:
+        return SUBJECT.skip("stored", "no jobs run on this machine")
+    if not wants["images"]:
+        return SUBJECT.skip("stored", "job_images is empty")
+    if silent := [image["name"] for image in wants["images"] if wants["references"].get(image["key"]) is None]:
+        return SUBJECT.unknown("stored", f"{_SILENT}: {brief(silent)}")
+    there = {name: one for one in _ours(facts) for name in one["names"]}
+    wrong = []
+    for image in wants["images"]:
+        reference = wants["references"][image["key"]]
+        if not reference:
+            wrong.append(f"{image['name']} is still to be made")
+        elif reference not in there:
+            wrong.append(f"{image['name']} is not there")
+        elif image["stored"] not in there[reference]["names"]:
+            wrong.append(f"{image['name']} is there without its name")
+    return SUBJECT.check(
+        "stored",
+        not wrong,
+        brief(wrong) or f"{len(wants['images'])} there, by digest and name",
+        "each image of job_images in the store that all jobs read, under its name",
+        source="/var/lib/clusterctl/images",
+        cause="it is new, has been made again, or was removed by hand",
+    )
+
+
+def _collected(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    references = [wants["references"].get(image["key"]) for image in wants["images"]]
+    if not all(references):
+        return SUBJECT.skip("collected", "which are old shows when all of job_images are made")
+    old = [one for one in _ours(facts) if one["remove"] or one["untag"]] if wants["compute"] else []
+    gone = [_called(one) for one in old]
+    if wants["builds"] and wants["own"]:
+        wanted = {str(reference).partition("@")[2] for reference in references}
+        kept = (name.partition("@")[::2] for name in facts.get("job_images", {}).get("kept", []))
+        gone += [f"{name} ({digest[7:19]}) is in the registry" for name, digest in kept if digest not in wanted]
+    stay = [f"{_called(one)} stays: {brief(one['used'])} uses it" for one in _ours(facts) if one["used"]]
+    return SUBJECT.check(
+        "collected",
+        not gone,
+        brief(gone) or brief(stay) or "nothing that job_images does not name",
+        "no image that was taken out of job_images or made again, but for what jobs still use",
+        source="job_images",
+        cause="job_images has changed since",
+    )
+
+
+def _called(one: StoredFacts) -> str:
+    """Return the names of an image that are too much, or the digest of one that has none."""
+    named = [name.removeprefix("localhost/") for name in one["names"] if "@" not in name]
+    if not one["remove"] and one["untag"]:
+        return f"{', '.join(name.removeprefix('localhost/') for name in one['untag'])} is a name of before"
+    repository, _, digest = one["names"][0].partition("@")
+    return f"{', '.join(named) or repository.rpartition('/')[2]} ({digest[7:19]})"
+
+
+def _ours(facts: MachineFacts) -> Sequence[StoredFacts]:
+    return facts.get("job_images", {}).get("stored", [])

@@ -1,0 +1,111 @@
+"""Images that a site declares: on every node by name, made again where they changed, removed when nobody runs them.
+
+One scenario of some minutes, because each step is a provision: make test-jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs
+import pytest
+from labs import Lab
+
+pytestmark = pytest.mark.jobs
+
+CONTAINERFILE = "FROM site/torch:1\nCOPY hello /usr/local/bin/hello\n"
+
+
+@pytest.fixture
+def site(provisioned_lab: Lab) -> Iterator[Path]:
+    """Return a file of the inventory's variables, empty; afterwards the lab is as before."""
+    file = provisioned_lab.directory / "group_vars" / "all.yml"
+    file.parent.mkdir(exist_ok=True)
+    yield file
+    file.unlink(missing_ok=True)
+    labs.clusterctl("provision", provisioned_lab.inventory, "slurm")
+
+
+def pending(lab: Lab) -> dict[tuple[str, str], str]:
+    """Return what plan says of images of jobs, by check and machine."""
+    told = labs.document(lab.inventory, "plan")["pending_checks"]
+    return {(one["id"], one["host"]): one["observed"] for one in told if one["id"].startswith("job_images.")}
+
+
+def names(lab: Lab, node: str) -> list[str]:
+    """Return the names without digest in a node's store."""
+    text = lab.root(node, "cat /var/lib/clusterctl/images/overlay-images/images.json")
+    return sorted(name for image in json.loads(text) for name in image["names"] if "@" not in name)
+
+
+def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them(
+    provisioned_lab: Lab, site: Path
+) -> None:
+    lab = provisioned_lab
+    stored = json.loads(lab.root("node1", "cat /var/lib/clusterctl/images/overlay-images/images.json"))
+    torch = next(name for image in stored for name in image["names"] if "/ddp@" in name)
+    context = site.parent.parent / "mine"
+    context.mkdir(exist_ok=True)
+    (context / "Containerfile").write_text(CONTAINERFILE)
+
+    def say(text: str) -> None:
+        (context / "hello").write_text(f"#!/bin/sh\necho {text} on $(hostname)\n")
+        (context / "hello").chmod(0o755)
+
+    say("one")
+    of_torch = {"name": "site/torch:1", "reference": torch}
+    mine = {"name": "mine:2", "containerfile": "mine"}
+    site.write_text(json.dumps({"job_images": [of_torch, mine], "job_environment": {"OF_THE_SITE": "a b"}}))
+
+    told = pending(lab)
+    assert told["job_images.built", "head"].startswith("site/torch:1: not pulled yet from ")
+    assert told["job_images.stored", "node2"] == "site/torch:1 is still to be made; mine:2 is still to be made"
+    labs.clusterctl("provision", lab.inventory, "slurm")
+    assert pending(lab) == {}
+
+    assert sorted(lab.said("srun --quiet --nodes=2 --container-image=mine:2 hello").splitlines()) == [
+        "one on node1",
+        "one on node2",
+    ]
+    assert lab.said("srun --quiet docker run --rm site/torch:1 python3 -c 'import torch; print(1)'") == "1"
+    shown = "printenv OF_THE_SITE"
+    for words in (shown, f"--container-image=mine:2 {shown}", f"docker run --rm mine:2 {shown}"):
+        assert lab.said(f"srun --quiet {words}") == "a b", words
+        assert lab.said(f"OF_THE_SITE=mine srun --quiet {words}") == "mine", words
+
+    # A job that runs keeps what it runs in; the other node has it no longer.
+    job = lab.said("sbatch --parsable --nodelist=node1 --wrap 'srun --container-image=mine:2 sleep 600'")
+    labs.until(lambda: lab.said(f"squeue --noheader --steps --job {job}").count("sleep"), 60, "no step")
+    labs.until(lambda: "sleep" in lab.root("node1", "ps -e -o args"), 60, "no task")
+    say("two")
+    assert "mine:2: not built yet from mine" in pending(lab)["job_images.built", "head"]
+    labs.clusterctl("provision", lab.inventory, "slurm")
+    assert pending(lab) == {}
+    assert lab.said("srun --quiet --nodelist=node2 --container-image=mine:2 hello") == "two on node2"
+    checks = labs.document(lab.inventory, "verify")["checks"]
+    (stays,) = (one for one in checks if (one["id"], one["host"]) == ("job_images.collected", "node1"))
+    assert stays["verdict"] == "pass"
+    assert f"stays: job {job} uses it" in stays["observed"]
+    lab.said(f"scancel {job}")
+    labs.until(lambda: not lab.said(f"squeue --noheader --job {job} 2>/dev/null || true"), 60, "it does not end")
+    labs.until(lambda: ("job_images.collected", "node1") in pending(lab), 60, "it is still used")
+
+    # One that is no archive is refused before anything is changed.
+    lab.root("head", "touch /srv/empty.tar")
+    site.write_text(json.dumps({"job_images": [{"name": "empty", "archive": "/srv/empty.tar"}]}))
+    refused = labs.clusterctl("provision", lab.inventory, "slurm", check=False)
+    assert refused.returncode == 3
+    assert "empty: /srv/empty.tar: it is empty" in refused.stdout + refused.stderr
+
+    # What is lost comes back, and what is taken out goes.
+    site.write_text(json.dumps({"job_images": [of_torch]}))
+    lab.root("node2", "rm -rf /var/lib/clusterctl/images/*")
+    told = pending(lab)
+    assert told["job_images.stored", "node2"] == "site/torch:1 is not there"
+    assert "is in the registry" in told["job_images.collected", "head"]
+    assert "mine:2" in told["job_images.collected", "node1"]
+    labs.clusterctl("provision", lab.inventory, "slurm")
+    assert pending(lab) == {}
+    assert names(lab, "node1") == names(lab, "node2") == ["localhost/site/torch:1"]

@@ -1,0 +1,124 @@
+"""What a site gives every job: checked in the inventory, told by the TaskProlog, read by what makes containers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from declare import cluster
+
+from provision import content
+from provision.errors import ClusterctlError
+from provision.slurm.render import render
+
+IMAGE = content.ROOT / "roles/slurm_image/files/image"
+sys.path.insert(0, str(IMAGE))
+import site_environment  # noqa: E402
+
+sys.path.remove(str(IMAGE))
+
+MOUNTS = {"cluster_mounts": [{"path": "/data", "fstype": "present"}, {"path": "/scratch", "fstype": "local"}]}
+OFFLINE = {"wheels": "/data/wheels", "models": "/data/models", "datasets": "/data/sets"}
+
+#: Variables that are refused, each with a word of the refusal.
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"job_environment": ["A=b"]}, "must map names to values"),
+    ({"job_environment": {"A B": "x"}}, "no variable's name"),
+    ({"job_environment": {"1A": "x"}}, "no variable's name"),
+    ({"job_environment": {"SLURM_JOB_ID": "1"}}, "is Slurm's or the node's"),
+    ({"job_environment": {"LD_PRELOAD": "/x.so"}}, "changes programs of the system's"),
+    ({"job_environment": {"PATH": "/x"}}, "a user sets it"),
+    ({"job_environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "is Slurm's or the node's"),
+    ({"job_environment": {"A": True}}, "put it in quotes"),
+    ({"job_environment": {"A": None}}, "put it in quotes"),
+    ({"job_environment": {"A": "a\nexport B=c"}}, "one line"),
+    ({"job_environment": {"HF_HOME": "models"}}, "must be an absolute path"),
+    ({"job_environment": {"TORCH_HOME": "/srv/torch"}}, "which no job sees"),
+    ({"job_offline": "/data"}, "must map what there is"),
+    ({"job_offline": {"wheel": "/data"}}, "did you mean wheels?"),
+    ({"job_offline": {"wheels": "wheels"}}, "must be an absolute path"),
+    ({"job_offline": {"wheels": "/data/../etc"}}, "must be an absolute path"),
+    ({"job_offline": {"models": "/srv/models"}}, "which no job sees"),
+    ({"job_offline": {"models": "/scratch/models"}}, "which no job sees"),
+    ({"job_offline": OFFLINE, "slurm_version": "23.11"}, "needs Slurm"),
+    ({"job_offline": OFFLINE, "slurm_conf_parameters": {"TaskProlog": None}}, "take 'TaskProlog: null' out"),
+]
+
+
+@pytest.mark.parametrize(("variables", "words"), BAD)
+def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster(**MOUNTS, **variables)
+
+    assert words in f"{refused.value.problem} {refused.value.fix}"
+
+
+def test_a_directory_that_the_site_shows_to_jobs_is_seen() -> None:
+    shown = {"slurm_service_read_only_directories": ["/srv/models"]}
+
+    assert cluster(**shown, job_offline={"models": "/srv/models"}).job_environment[0].name == "HF_HUB_OFFLINE"
+
+
+def told(site: dict[str, Any], **users: str) -> dict[str, str]:
+    """Return what a task of a user's is told; run as Slurm runs it."""
+    script = render(cluster(**MOUNTS, **site))["job_task"]
+    environment = {"HOME": "/home/ada", "PATH": os.environ["PATH"], "SLURM_JOB_ID": "7", **users}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr == ""
+    lines = [line.removeprefix("export ") for line in done.stdout.splitlines() if line.startswith("export ")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_without_a_word_of_the_sites_nothing_is_told() -> None:
+    assert told({}) == {}
+
+
+def test_a_closed_network_is_known_to_pip_and_to_hugging_faces_libraries() -> None:
+    found = told({"job_offline": OFFLINE})
+
+    assert (found["PIP_NO_INDEX"], found["PIP_FIND_LINKS"]) == ("1", "/data/wheels")
+    assert found["HF_HOME"] == "/data/models"
+    assert {found[name] for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")} == {"1"}
+    assert found["HF_DATASETS_CACHE"] == "/data/sets"
+    assert found["HF_TOKEN_PATH"] == "/home/ada/.cache/huggingface/token", "the site's directory is no user's to write"
+    assert told({"job_offline": {"models": "/data/models"}})["HF_DATASETS_CACHE"].startswith("/home/ada/")
+
+
+def test_what_the_user_sets_wins_and_what_goes_with_it_is_left_out() -> None:
+    site = {"job_offline": OFFLINE, "job_environment": {"PIP_CERT": "/data/ca.pem"}}
+
+    found = told(site, PIP_INDEX_URL="https://mine", HF_HOME="/home/ada/hf", HF_HUB_OFFLINE="", PIP_CERT="mine")
+
+    assert not {"PIP_NO_INDEX", "HF_HOME", "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "PIP_CERT", "HF_DATASETS_CACHE"} & set(
+        found
+    )
+    assert found["PIP_FIND_LINKS"] == "/data/wheels"
+
+
+def test_values_come_as_they_are_written_and_job_environment_wins_over_job_offline() -> None:
+    odd = r"a 'b' \n $HOME `id` = *"
+    site = {
+        "job_offline": OFFLINE,
+        "job_environment": {"ODD": odd, "N": 7, "PIP_FIND_LINKS": "https://x", "MINE": "~/x"},
+    }
+
+    found = told(site)
+
+    assert (found["ODD"], found["N"], found["PIP_FIND_LINKS"]) == (odd, "7", "https://x")
+    assert found["MINE"] == "/home/ada/x"
+
+
+def test_what_makes_containers_reads_the_same_names_and_the_directories(tmp_path: Path) -> None:
+    file = tmp_path / "job_task"
+    site = {"job_offline": {"wheels": "/data/here", "models": "/data/nowhere"}, "job_environment": {"A": "b c"}}
+    file.write_text(render(cluster(**MOUNTS, **site))["job_task"].replace("/data/here", str(tmp_path)))
+
+    assert {"PIP_FIND_LINKS", "HF_HOME", "A"} <= set(site_environment.names(str(file)))
+    assert ("A", "b c", False) in site_environment.lines(str(file))
+    assert site_environment.volumes(path=str(file)) == ["--volume", f"{tmp_path}:{tmp_path}"]
+    assert site_environment.volumes([str(tmp_path)], str(file)) == []
+    assert site_environment.lines(str(tmp_path / "none")) == []

@@ -1,0 +1,180 @@
+"""What job_images may say, and where in the inventory it is refused, before any machine is contacted."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from declare import cluster
+
+from provision.errors import ClusterctlError
+from provision.inventory import declared_images, loader
+from provision.inventory.valid import declared
+from provision.model.job_images import JobImage, archive_problem, full_name
+
+INI = """\
+[slurm_controller]
+head ansible_host=10.0.0.1
+[slurm_compute]
+node1 ansible_host=10.0.0.2 node_cpus=4 node_real_memory=1000
+[all:vars]
+cluster_name=lab
+"""
+ARCHIVE = {"name": "a", "archive": "/x.tar"}
+
+#: Entries that are refused, each with a word of the refusal.
+BAD: list[tuple[Any, str]] = [
+    ("pytorch", "must be a list of mappings"),
+    (["pytorch"], "must be a list of mappings"),
+    ([{"archive": "/x.tar"}], "must be a text"),
+    ([{"name": 1.0, "archive": "/x.tar"}], "must be a text"),
+    ([{"name": "a b", "archive": "/x.tar"}], "no blanks"),
+    ([{"name": "PyTorch:1.0", "archive": "/x.tar"}], "lower case"),
+    ([{"name": "a@sha256:00", "archive": "/x.tar"}], "no digest"),
+    ([{"name": "-a", "archive": "/x.tar"}], "no name of an image"),
+    ([{"name": "a:", "archive": "/x.tar"}], "no name of an image"),
+    ([{"name": "../a", "archive": "/x.tar"}], "no name of an image"),
+    ([{"name": "a"}], "no source: containerfile, archive or reference"),
+    ([{"name": "a", "archive": "/x.tar", "reference": "h.x/a:1"}], "both archive and reference"),
+    ([{"name": "a", "archiv": "/x.tar"}], "did you mean archive?"),
+    ([{"name": "a", "archive": "/x.tar", "revision": "2"}], "raise it by one"),
+    ([{"name": "a", "archive": "/x.sqsh"}], "only enroot can mount"),
+    ([{"name": "a", "archive": "~/x.tar"}], "neither on the controller"),
+    ([{"name": "a", "archive": "../x.tar"}], "neither on the controller"),
+    ([{"name": "a", "archive": "/x y.tar"}], "written plainly"),
+    ([{"name": "a", "archive": 7}], "written plainly"),
+    ([{"name": "a", "reference": "debian:12"}], "names no registry"),
+    ([{"name": "a", "reference": "harbor.site#team/a:1"}], "enroot's way"),
+    ([{"name": "a", "reference": "https://harbor.site/a:1"}], "without ://"),
+    ([{"name": "a", "reference": "harbor.site/A B"}], "no REGISTRY/IMAGE:TAG"),
+    ([ARCHIVE, {"name": "a:latest", "reference": "h.x/a:1"}], "a:latest is declared twice"),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), BAD)
+def test_what_could_not_be_made_or_called_is_refused(value: Any, words: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster(job_images=value)
+
+    assert words in f"{refused.value.problem} {refused.value.fix}"
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("pytorch-dist", "localhost/pytorch-dist:latest"),
+        ("team/pytorch:2.4-CUDA", "localhost/team/pytorch:2.4-CUDA"),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", "nvcr.io/nvidia/pytorch:24.05-py3"),
+        ("head:5000/x", "head:5000/x:latest"),
+    ],
+)
+def test_a_name_is_kept_as_podman_keeps_it(name: str, stored: str) -> None:
+    image = JobImage(name=name, kind="archive", source="/x.tar")
+
+    assert (full_name(name), image.stored) == (stored, stored)
+    assert ":" not in image.repository, "a registry's port is no part of a path"
+
+
+def in_inventory(tmp_path: Path, entries: str) -> Any:
+    (tmp_path / "inventory.ini").write_text(INI)
+    (tmp_path / "group_vars").mkdir(exist_ok=True)
+    (tmp_path / "group_vars" / "all.yml").write_text(f"---\njob_images:\n{entries}")
+    return declared(loader.load(tmp_path / "inventory.ini"))
+
+
+def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
+    good = "  - {name: one, archive: /data/one.tar}\n"
+    for bad, words in (
+        ("  - name: Two\n    archive: /x.tar\n", "line 4: job_images: name is 'Two'"),
+        ("  - name: two\n    archive: two.tar\n", "line 5: job_images: two: "),
+        ("  - name: two\n    containerfile: two\n", "No such file or directory"),
+    ):
+        with pytest.raises(ClusterctlError) as refused:
+            in_inventory(tmp_path, good + bad)
+        assert words in refused.value.problem
+
+
+def tar(*names: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(name))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"hsqs" + b"\0" * 600, "squashfs"),
+        (b"FROM debian\n" * 100, "no archive (tar)"),
+        (tar(".dockerenv", "bin/sh"), "docker export"),
+        (tar("./etc/passwd"), "docker export"),
+        (tar("usr/"), "docker export"),
+        (tar("blobs/", "oci-layout"), ""),
+        (tar("0" * 64 + ".json", "manifest.json"), ""),
+        (tar("libfoo.json"), ""),
+        (b"\x1f\x8b" + b"\0" * 20, ""),
+    ],
+)
+def test_a_file_beside_the_inventory_that_is_no_image_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "one.tar").write_bytes(data)
+
+    assert words in archive_problem(len(data), data[:512])[0]
+    if not words:
+        assert in_inventory(tmp_path, "  - {name: one, archive: one.tar}\n").job_images[0].given
+        return
+    with pytest.raises(ClusterctlError) as refused:
+        in_inventory(tmp_path, "  - {name: one, archive: one.tar}\n")
+    assert f"line 3: job_images: one: {tmp_path}/one.tar: " in refused.value.problem
+
+
+def test_a_directory_needs_a_containerfile_and_is_carried_only_while_it_is_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").mkdir()
+    entry = "  - {name: one, containerfile: one}\n"
+    with pytest.raises(ClusterctlError, match="no Containerfile or Dockerfile"):
+        in_inventory(tmp_path, entry)
+
+    (tmp_path / "one" / "Dockerfile").write_text("FROM scratch\n")
+    in_inventory(tmp_path, entry)
+    monkeypatch.setattr(declared_images, "_LARGEST", 5)
+    with pytest.raises(ClusterctlError, match="are carried along at most"):
+        in_inventory(tmp_path, entry)
+
+
+def test_another_file_mode_or_text_is_another_recipe_and_a_fresh_checkout_is_not(tmp_path: Path) -> None:
+    one = JobImage(name="one", kind="containerfile", source="one")
+    (tmp_path / "one" / ".git").mkdir(parents=True)
+    file = tmp_path / "one" / "Containerfile"
+    file.write_text("FROM scratch\n")
+    first = declared_images.recipe(one, tmp_path)
+
+    (tmp_path / "one" / ".git" / "HEAD").write_text("x")
+    file.write_text("FROM scratch\n")
+    assert declared_images.recipe(one, tmp_path) == first
+
+    file.chmod(0o755)
+    second = declared_images.recipe(one, tmp_path)
+    (tmp_path / "one" / "run.sh").write_text("x")
+    third = declared_images.recipe(one, tmp_path)
+    assert len({first, second, third}) == 3
+
+
+def test_what_roles_read_has_the_text_of_what_comes_with_the_inventory_and_nothing_of_the_controllers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "one").write_text("FROM base\n")
+    images = cluster(
+        job_images=[{"name": "one", "containerfile": "one"}, {"name": "two", "containerfile": "/two"}]
+    ).job_images
+
+    mine, controllers = declared_images.told(images, tmp_path)
+
+    assert (mine["text"], mine["path"], mine["directory"]) == ("FROM base\n", str(tmp_path / "one"), False)
+    assert mine["content"]
+    assert (controllers["text"], controllers["path"], controllers["content"]) == ("", "", "")
