@@ -13,18 +13,16 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
-import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 from ansible.module_utils import image_registry, image_space, job_image_sources, telling
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.machine_commands import bounded, run
 
 DOCUMENTATION = """
 module: job_image
@@ -96,16 +94,16 @@ class Image:
         )
 
     def ask(self, *words):
-        """Ask skopeo; return its exit code and both its streams."""
-        command = bounded(["skopeo", "--insecure-policy", *words], ASK)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment())
-        return done.returncode, done.stdout, done.stderr
+        """Ask skopeo; return its exit code, None where it does not answer, what it said, and why it failed."""
+        command = ["skopeo", "--insecure-policy", *words]
+        code, told = run(command, ASK, errors=False, environment=self.environment())
+        # Its warnings are no part of an answer, and its errors are one.
+        return code, told, run(command, ASK, environment=self.environment())[1] if code else told
 
     def environment(self):
         """Return what programs get: where the logins are, for Docker and skopeo alike."""
         place = {"DOCKER_CONFIG": self.login, "REGISTRY_AUTH_FILE": f"{self.login}/config.json"}
         return {
-            **os.environ,
             **place,
             "DOCKER_BUILDKIT": "0",
             "LC_ALL": "C.UTF-8",
@@ -155,18 +153,18 @@ class Image:
         name = self.image["source"]
         host, source = name.partition("/")[0], f"docker://{name}"
         code, text, problem = self.ask("inspect", "--raw", source)
-        if not code and (manifests := json.loads(text).get("manifests")):
+        if code == 0 and (manifests := json.loads(text).get("manifests")):
             here = MACHINES.get(platform.machine(), platform.machine())
             machines = {one.get("platform", {}).get("architecture"): one["digest"] for one in manifests}
             self.require_machine(machines)
             bare = re.sub(r"(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", "", name)
             code, text, problem = self.ask("inspect", "--raw", f"docker://{bare}@{machines[here]}")
-        elif not code:
+        elif code == 0:
             code, config, problem = self.ask("inspect", "--config", source)
-            if not code:
+            if code == 0:
                 self.require_machine({json.loads(config).get("architecture")})
-        if code:
-            why = cause(problem, host) or ("it does not answer from here" if code in (124, 137) else "")
+        if code != 0:
+            why = cause(problem, host) or ("it does not answer from here" if code is None else "")
             raise ImageError(f"{name} cannot be had: {last(problem)}" + (f". {host}: {why}" if why else ""))
         return self.copy(source, sum(int(layer.get("size", 0)) for layer in json.loads(text).get("layers") or ()), host)
 
@@ -175,7 +173,7 @@ class Image:
         said = []
         for kind in ("docker-archive", "oci-archive"):
             code, config, problem = self.ask("inspect", "--config", f"{kind}:{self.path}")
-            if not code:
+            if code == 0:
                 self.require_machine({json.loads(config).get("architecture")})
                 return self.copy(f"{kind}:{self.path}", self.path.stat().st_size, "the cluster's registry")
             said.append(last(problem))
@@ -197,11 +195,12 @@ class Image:
                     said = self.built([*build, "-"], stream)
         finally:
             for name in names:
-                subprocess.run(["docker", "image", "rm", name], capture_output=True, check=False)
-        size = subprocess.run(
-            ["docker", "image", "inspect", "--format", "{{.Size}} {{.Architecture}}", self.target],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()  # fmt: skip
+                run(["docker", "image", "rm", name], ASK)
+        look = ["docker", "image", "inspect", "--format", "{{.Size}} {{.Architecture}}", self.target]
+        code, said = run(look, ASK)
+        if code != 0:
+            raise ImageError(f"what was built is not there: {said.strip()}")
+        size = said.split()
         self.require_machine({size[1]})
         if problem := image_space.problem(int(size[0]), self.params["store"]["cache"]):
             raise ImageError(f"it does not fit: {problem}. Nothing was pushed")
@@ -232,7 +231,9 @@ class Image:
                 ["docker", "pull", reference], telling.Layers(), f"its base {image['name']}", "the cluster's registry"
             )
             name = re.sub("^localhost/", "", image["stored"])
-            subprocess.run(["docker", "tag", reference, name], check=True, capture_output=True)
+            code, said = run(["docker", "tag", reference, name], ASK)
+            if code != 0:
+                raise ImageError(f"its base {image['name']}: {said.strip()}")
             names += [name, reference]
         return names
 
@@ -287,7 +288,7 @@ def main():
                 # Nobody collects what is only half there.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 digest, changed = image.make(), True
-    except (ImageError, image_registry.RegistryError, OSError, ValueError, subprocess.CalledProcessError) as error:
+    except (ImageError, image_registry.RegistryError, OSError, ValueError) as error:
         module.fail_json(msg=f"job_images: {name}: {error}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 from ansible.module_utils import job_image_sources
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.machine_commands import bounded
+from ansible.module_utils.machine_commands import printed, run
 
 DOCUMENTATION = """
 module: job_images_forgotten
@@ -55,7 +54,7 @@ def delete(push, image, digest):
 def old_builds(push, repository, references):
     """Return the engine's images of jobs that the registry is not to have any more."""
     command = ["docker", "image", "ls", "--digests", "--format", "{{.Repository}} {{.Tag}} {{.Digest}}"]
-    listed = subprocess.run(bounded(command, ANSWER), capture_output=True, text=True, check=True).stdout
+    listed = printed(command, ANSWER) or ""
     digests = {reference.partition("@")[2] for reference in references}
     ours = (line.split() for line in listed.splitlines() if line.startswith(f"{push}/{repository}/"))
     return [f"{name}:{tag}" for name, tag, digest in ours if tag != "<none>" and digest not in digests]
@@ -81,12 +80,11 @@ def main():
                 for name in removed:
                     delete(push, *name.split("@"))
                 collect = ["runuser", "--user=docker-registry", "--", "docker-registry", "garbage-collect"]
-                command = bounded([*collect, "/etc/docker/registry/write.yml"], COLLECT)
-                subprocess.run(command, capture_output=True, text=True, check=True)
+                code, said = run([*collect, "/etc/docker/registry/write.yml"], COLLECT)
+            if code != 0:
+                module.fail_json(msg=f"docker-registry garbage-collect failed: {said.strip()[-1000:]}")
         if old := old_builds(push, params["repository"], params["references"]):
-            subprocess.run(bounded(["docker", "image", "rm", *old], COLLECT), capture_output=True, check=False)
-    except subprocess.CalledProcessError as error:
-        module.fail_json(msg=f"{error.cmd[3]} failed with {error.returncode}: {str(error.stderr).strip()[-1000:]}")
+            run(["docker", "image", "rm", *old], COLLECT)
     except OSError as error:
         module.fail_json(msg=f"the registry at {push} would not forget what is old: {error}")
     module.exit_json(changed=bool(removed), removed=removed)
