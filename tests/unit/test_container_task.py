@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -268,3 +270,20 @@ def test_what_nobody_foresaw_is_one_line_too(
 
     assert ended.value.code == 125
     assert capsys.readouterr().err.startswith(says)
+
+
+def test_the_container_of_a_step_that_begins_or_is_being_removed_is_nobodys_leftover(task: Any, tmp_path: Path) -> None:
+    """Podman names its first process before that is the keeper, and many steps begin at once."""
+    podman = sys.modules["container_podman"]
+    for name in ("step-7.1", "step-7.2", "step-7.3"):
+        (tmp_path / f"{name}.pid").write_text("1")
+
+    with (tmp_path / "step-7.2.lock").open("w") as begins:
+        fcntl.flock(begins, fcntl.LOCK_EX)
+        first = podman.leftovers(str(tmp_path), "step-7.3")
+        second = podman.leftovers(str(tmp_path), "step-7.3")
+
+    assert (list(first), list(second)) == (["step-7.1"], [])
+    for lock in first.values():
+        os.close(lock)
+    assert sorted(podman.leftovers(str(tmp_path), "step-7.3")) == ["step-7.1", "step-7.2"]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What container_task has Podman do, once for a step and node: make a container, start it again by name, save it."""
 
+import fcntl
 import json
 import os
 import re
@@ -102,9 +103,25 @@ def variables(pid):
 
 
 def leftovers(runtime, name):
-    """Return the containers of steps that are over; their keepers have ended with them."""
+    """Return the containers of steps that are over, each with its lock, which is held: their keepers are gone.
+
+    Of one whose lock another task holds, it is the step that begins, or the one that removes it.
+    """
     others = [file[:-4] for file in os.listdir(runtime) if file.startswith("step-") and file.endswith(".pid")]
-    return [other for other in others if other != name and not keeper(f"{runtime}/{other}.pid")]
+    over = {}
+    for other in others:
+        if other == name:
+            continue
+        lock = os.open(f"{runtime}/{other}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(f"{runtime}/{other}.pid") and not keeper(f"{runtime}/{other}.pid"):
+                over[other] = lock
+                continue
+        except BlockingIOError:
+            pass
+        os.close(lock)
+    return over
 
 
 def made(options, environment, name, runtime, add_user):
@@ -161,8 +178,9 @@ def run(options, environment, name, runtime, pidfile):
     ran = podman(options, environment, "run", *words)
     if removal:
         removal.wait()
-        for other in over:
+        for other, lock in over.items():
             os.unlink(f"{runtime}/{other}.pid")
+            os.close(lock)
     done(ran, f"--container-image={options['IMAGE']}")
 
 
