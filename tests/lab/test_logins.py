@@ -6,9 +6,8 @@ import labs
 import pytest
 
 TREE = "/opt/clusterctl/slurm"
-#: Debian's own, from where the machine has its packages.
-MIRROR = "awk '$1 == \"deb\" { print $2; exit }' /etc/apt/sources.list"
-TRIXIE = f"mmdebstrap --quiet --variant=essential trixie $R $({MIRROR}) >&2"
+#: Debian 13, which Slurm's image is made of, without the library and the plugins of Slurm that are in it.
+TRIXIE = "docker export slurmctld | tar -x -C $R && rm -r $R/usr/lib/*/slurm-wlm"
 #: Another root for a program, with what Slurm's commands read: who people are, addresses, the configuration.
 ROOT = """
 set -eu
