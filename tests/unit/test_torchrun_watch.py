@@ -20,7 +20,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import health, step, talk, watch  # noqa: E402
+from torchrun_slurm import health, requeue, step, talk, watch  # noqa: E402
 
 GIB = 1 << 30
 WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
@@ -346,3 +346,141 @@ def test_a_traceback_is_known_that_comes_in_pieces() -> None:
 
     assert tail.began
     assert tail.last() == ["Traceback (most recent call last):", "  File x", "KeyError: 'a'"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "unreached", "blamed"),
+    [
+        ("a b c", "b", [], "b"),
+        ("a b c", "", [("a", "c"), ("b", "c")], "c"),
+        ("a b c", "", [("c", "a"), ("c", "b")], "c"),
+        ("a b c", "", [("a", "c")], "c"),
+        # Whom nobody reaches, and who cannot write either, is one node.
+        ("a b c", "c", [("a", "c"), ("b", "c")], "c"),
+        ("a b c d", "", [("a", "c"), ("b", "c"), ("b", "d"), ("a", "d")], "c d"),
+        # What is wrong on all nodes is not theirs; of one node nobody can tell.
+        ("a b", "a b", [], ""),
+        ("a", "a", [], "a"),
+        ("a b", "", [], ""),
+    ],
+)
+def test_the_node_is_to_blame_that_explains_most(
+    nodes: str, own: str, unreached: list[tuple[str, str]], blamed: str
+) -> None:
+    assert requeue.at_fault(nodes.split(), own.split(), unreached) == blamed.split()
+
+
+#: Slurm's commands, of a job that has two nodes of ``n[1-4]`` and leaves out n4 already; what they are told is kept.
+SLURM = """#!/bin/sh
+case ${0##*/} in
+squeue) echo "2|batch|n4" ;;
+sinfo) printf 'n1\\nn2\\nn3\\nn4\\n' ;;
+*) echo "$*" >>"$SAID"; case $1 in $FAILS) echo "slurm_update error: $1 is refused" >&2; exit 1 ;; esac ;;
+esac
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for Slurm's commands, and the file that has what scontrol was told."""
+    for name in ("squeue", "sinfo", "scontrol"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(SLURM)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("SAID", str(tmp_path / "said"))
+    monkeypatch.setenv("FAILS", "nothing")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path / "said"
+
+
+def test_a_job_goes_back_held_and_leaves_out_what_it_left_out_before(slurm: Path) -> None:
+    assert requeue.back(7, ["n2"]) == ""
+    assert slurm.read_text().splitlines() == ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4", "release 7"]
+
+
+def test_a_job_that_would_wait_for_ever_is_not_put_back(slurm: Path) -> None:
+    assert requeue.back(7, ["n1", "n3"]) == "partition batch has 4 nodes, too few for 2 without n1,n3,n4"
+    assert not slurm.exists()
+
+
+@pytest.mark.parametrize(("fails", "said"), [("requeuehold", ["requeuehold 7"]), ("update", None)])
+def test_what_slurm_refuses_is_told_and_the_job_is_not_left_held(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, fails: str, said: list[str] | None
+) -> None:
+    monkeypatch.setenv("FAILS", fails)
+
+    assert requeue.back(7, ["n2"]) == f"slurm_update error: {fails} is refused"
+    assert slurm.read_text().splitlines() == (
+        said or ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4", "release 7"]
+    )
+
+
+#: As container_task does it: a process is left outside, and in the container nothing of Slurm's is found.
+ENTERED = """
+import os, sys
+sys.path.insert(0, {launch!r})
+from torchrun_slurm import requeue
+requeue.offer(os.environ, sys.argv)
+os.environ["PATH"] = "/usr/bin:/bin"
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("container", [False, True])
+def test_a_node_that_fails_the_check_is_left_out_by_the_first_nodes_task(
+    program: Path, slurm: Path, tmp_path: Path, container: bool
+) -> None:
+    Node.job += 1
+    entered = tmp_path / "entered.py"
+    entered.write_text(
+        ENTERED.format(launch=str(LAUNCH)) if container else "import os, sys; os.execv(sys.executable, sys.argv)"
+    )
+    nodes = []
+    for number in (0, 1):
+        (tmp_path / "file").touch()
+        place = tmp_path if number == 0 else tmp_path / "file"
+        words = [str(program), "--requeue-on=node-failure", "--output-dir", str(place), "--env", "kubeflow", "true"]
+        nodes.append(Node(entered, number, words))
+
+    code, said = nodes[0].end()
+    assert (code, nodes[1].end()) == (75, (75, []))
+    assert said[-1] == "torchrun-slurm: n2: the job is requeued without it, for turn 1 of at most 20"
+    assert slurm.read_text().splitlines()[1] == f"update JobId={Node.job} ExcNodeList=n2,n4"
+
+
+def test_what_is_the_programs_own_is_not_put_back(program: Path, slurm: Path) -> None:
+    first, second = both(program, "--requeue-on=node-failure", *script("raise ValueError('mine')"))
+
+    code, said = first.end()
+    assert (code, second.end()[0], said[-1]) == (1, 1, "ValueError: mine")
+    assert not slurm.exists()
+
+
+def test_a_worker_that_vanishes_on_a_machine_that_answers_is_not_the_nodes_fault(program: Path, slurm: Path) -> None:
+    first, second = both(program, "--requeue-on=node-failure", *script("import time; time.sleep(600)"))
+    time.sleep(1.5)
+    second.vanish()
+
+    code, said = first.end()
+    assert (code, said[-1]) == (1, "task 1 went away: its node or container ended")
+    assert not slurm.exists()
+
+
+def test_after_so_many_turns_a_job_ends(program: Path, slurm: Path, tmp_path: Path) -> None:
+    Node.job += 1
+    (tmp_path / "file").touch()
+    own = {"SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_RESTART_COUNT": "20"}
+    words = ["--requeue-on=node-failure", "--output-dir", str(tmp_path / "file"), "--env", "kubeflow", "true"]
+
+    code, said = Node(program, 0, words, **own).end()
+
+    assert (code, said[-1]) == (75, "torchrun-slurm: n1: the job is not requeued, after 20 turns")
+    assert not slurm.exists()
+
+
+def test_where_nothing_leads_to_slurm_it_is_said_before_anything_starts(program: Path) -> None:
+    Node.job += 1
+    code, said = Node(program, 0, ["--requeue-on=node-failure", "true"], PATH="/usr/bin:/bin").end()
+
+    assert code == 2
+    assert "no way leads from this container to Slurm. Fix: give --requeue-on on the line of srun" in said[-1]

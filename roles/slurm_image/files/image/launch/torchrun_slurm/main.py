@@ -19,6 +19,10 @@ threads each), prints it in one line on the first node, has all nodes looked at,
   --no-check           start without a look: nodes reach one another, GPUs answer, clocks agree, /dev/shm has room
   --check-wait SECONDS in which torchrun-slurm begins on all nodes, with their images (300)
   --hold TIME          after a failure keep everything as it is for so long: 30m, 3h
+  --requeue-on=node-failure
+                       where the check finds a node at fault, or one is lost, the job goes back into the queue without
+                       that node, 20 times at most; not for what is the program's own, or wrong on all nodes. For jobs
+                       of sbatch, with checkpoints and --open-mode=append
   --no-bind            leave workers on all processors; as it is each stays on those near its GPU
   --dry-run            print what would be run
 
@@ -40,7 +44,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from torchrun_slurm import health, numa, team, watch
+from torchrun_slurm import health, numa, requeue, team, watch
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
 
@@ -57,6 +61,7 @@ def options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--no-check", action="store_true")
     parser.add_argument("--check-wait", type=float, default=300.0)
     parser.add_argument("--hold", type=seconds, default=0.0)
+    parser.add_argument(requeue.OPTION, choices=("node-failure",))
     parser.add_argument("--no-bind", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("program", nargs=argparse.REMAINDER)
@@ -65,6 +70,10 @@ def options(words: list[str]) -> argparse.Namespace:
         raise Refusal("no program is named", "torchrun-slurm train.py")
     if given.nproc_per_node is not None and given.nproc_per_node < 1:
         raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
+    if given.requeue_on and given.no_check:
+        raise Refusal(
+            f"{requeue.OPTION} follows from what is looked at, and --no-check has nothing looked at", "leave one out"
+        )
     return given
 
 
@@ -76,8 +85,8 @@ def seconds(text: str) -> float:
     return float(told[1]) * UNITS[told[2]]
 
 
-def checked(member: team.Member, plan: Plan) -> bool:
-    """Tell whether all is well; say what is not, each thing once."""
+def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bool:
+    """Tell whether all is well; say what is not, each thing once, and put the job back where that is wanted."""
     problems = member.check(health.Gpus(plan.gpus if member.step.local == 0 else 0))
     if not problems:
         if member.leads:
@@ -87,6 +96,11 @@ def checked(member: team.Member, plan: Plan) -> bool:
     if member.leads or not member.lines:
         for one in problems:
             team.say(f"not started: {one}")
+    if back and member.at_fault:
+        back.without(member.at_fault)
+    elif back and member.lines and not member.leads:
+        # The first node's task puts the job back; who ends before would have srun end that one.
+        member.lines[0].hear(requeue.DONE)
     return False
 
 
@@ -130,15 +144,19 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         plan = Plan(step, given, environment)
         if step.task == 0:
             team.say(plan.told())
+        back = requeue.Requeue(environment, step.job) if given.requeue_on else None
+        if back and back.hindered():
+            raise Refusal(*back.hindered())
         if given.dry_run:
             print(*(f"{name}={value}" for name, value in plan.added.items()), shlex.join(plan.words("DIRECTORY")))
             return 0
         member = team.Member(step, plan.meets, step.talk_port, given.check_wait, given.output_dir)
-        if not given.no_check and not checked(member, plan):
+        if not given.no_check and not checked(member, plan, back):
             return team.CHECK_FAILED
         directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))
         program = started(plan, environment, directory)
-        return watched(team.Run(member, program, step.task if given.env == "torch" else None), given.hold)
+        rank = step.task if given.env == "torch" else None
+        return watched(team.Run(member, program, rank, back), given.hold)
     except Refusal as refusal:
         where = environment.get("SLURMD_NODENAME", "this computer")
         team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")

@@ -74,12 +74,21 @@ class Step:
         self.tasks = (number(environment, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") or len(self.nodes)) if in_step else 1
         self.task = (number(environment, "SLURM_PROCID") or 0) if in_step else 0
         self.local = (number(environment, "SLURM_LOCALID") or 0) if in_step else 0
-        self.each = tasks(environment.get("SLURM_STEP_TASKS_PER_NODE", "1"), self.node) if in_step else 1
+        self._listed = environment.get("SLURM_STEP_TASKS_PER_NODE", "1") if in_step else "1"
+        self.each = tasks(self._listed, self.node)
 
     @property
     def name(self) -> str:
         """The name of this node."""
         return self.nodes[self.node] if self.node < len(self.nodes) else os.uname().nodename
+
+    def node_of(self, task: int) -> str:
+        """Return the name of a task's node; tasks are given out node by node where nobody asks for another order."""
+        for node, name in enumerate(self.nodes):
+            task -= tasks(self._listed, node)
+            if task < 0:
+                return name
+        return self.nodes[-1]
 
     @property
     def port(self) -> int:

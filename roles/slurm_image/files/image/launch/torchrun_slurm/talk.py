@@ -122,15 +122,19 @@ def joined(first: str, address: str, port: int, wait: float) -> Line:
         time.sleep(0.1)
 
 
-def unreachable(peers: dict[str, tuple[str, int]]) -> list[str]:
-    """Return the names of those that take no connection, all tried at once."""
+def unreachable(peers: dict[str, tuple[str, int]], *, machines: bool = False) -> list[str]:
+    """Return the names of those that take no connection, all tried at once.
+
+    ``machines``: those that do not answer at all; one that refuses is there.
+    """
     failed = []
 
     def reach(name: str, place: tuple[str, int]) -> None:
         try:
             socket.create_connection(place, timeout=REACH).close()
-        except OSError:
-            failed.append(name)
+        except OSError as problem:
+            if not (machines and isinstance(problem, ConnectionRefusedError)):
+                failed.append(name)
 
     tries = [threading.Thread(target=reach, args=one, daemon=True) for one in peers.items()]
     for one in tries:

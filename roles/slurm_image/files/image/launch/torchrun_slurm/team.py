@@ -15,11 +15,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from torchrun_slurm import health, network, talk, watch
+from torchrun_slurm import health, network, requeue, talk, watch
 from torchrun_slurm.step import Refusal, Step
 
 #: The exit code of a check that failed: sysexits.h's EX_TEMPFAIL. A site can have such jobs requeued (RequeueExit).
 CHECK_FAILED = 75
+
+#: A port of which a machine that is there says at least that nobody listens.
+SSH = 22
 
 FIREWALL = "A firewall between them, or an address of another network?"
 
@@ -44,6 +47,9 @@ class Member:
         self.lines: dict[int, talk.Line] = {}
         self.names = {0: step.nodes[0]}
         self.ahead: dict[int, float] = {}
+        #: Where each node listened; the nodes that the check found to be at fault.
+        self.places: dict[str, tuple[str, int]] = {}
+        self.at_fault: list[str] = []
         self._directory = directory
         self._text = secrets.token_hex(8)
         self.looked = ""
@@ -97,13 +103,14 @@ class Member:
         if missing:
             shown = ", ".join(map(str, missing[:5]))
             late = f"task {shown}: torchrun-slurm did not come from there in {self.wait:g} s"
+            self.at_fault = requeue.at_fault(self.step.nodes, {self.step.node_of(task) for task in missing}, [])
             return [f"{late}. What does its node say? For an image that takes longer: --check-wait"]
         # The others reach this one: they have come.
-        peers = {first["node"]: tuple(first["at"]) for _, first in came.values() if first["at"]}
+        self.places = {first["node"]: tuple(first["at"]) for _, first in came.values() if first["at"]}
         for line, _ in came.values():
-            line.say({"peers": peers})
-        problems = [f"{self.step.name}: {one}" for one in health.wrong(own)]
-        problems += [f"{self.step.name}: cannot reach {one}. {FIREWALL}" for one in talk.unreachable(peers)]
+            line.say({"peers": self.places})
+        of_nodes = [(self.step.name, one) for one in health.wrong(own)]
+        unreached = [(self.step.name, one) for one in talk.unreachable(self.places)]
         for task, (line, first) in sorted(came.items()):
             told = line.hear(talk.REACH + 2)
             said = health.wrong(first["found"], first["ahead"])
@@ -111,9 +118,11 @@ class Member:
                 said += list(filter(None, [health.not_seen(self.mark(task), first["mark"])]))
             failed = told.get("unreachable")
             said += ["it did not say whom it reaches"] if failed is None else []
-            problems += [f"{first['node']}: {one}" for one in said]
-            problems += [f"{first['node']}: cannot reach {one}. {FIREWALL}" for one in failed or []]
-        return problems
+            of_nodes += [(first["node"], one) for one in said]
+            unreached += [(first["node"], one) for one in failed or []]
+        self.at_fault = requeue.at_fault(self.step.nodes, {node for node, _ in of_nodes}, unreached)
+        problems = [f"{node}: {one}" for node, one in of_nodes]
+        return problems + [f"{node}: cannot reach {one}. {FIREWALL}" for node, one in unreached]
 
     def _follow_check(self, gpus: health.Gpus, hindered: str) -> list[str]:
         # Before it is said that this one has come: a driver may take its time.
@@ -121,6 +130,10 @@ class Member:
         try:
             line = talk.joined(self.step.nodes[0], self.meets, self.port, self.wait)
         except Refusal as refusal:
+            # Who is to blame shows in whether any other node is reached.
+            others = {name: (name, SSH) for name in self.step.nodes[1:] if name != self.step.name}
+            reached = len(others) - len(talk.unreachable(others, machines=True))
+            self.at_fault = [self.step.nodes[0] if reached else self.step.name]
             return [f"{self.step.name}: {refusal.args[0]}. {refusal.args[1]}"]
         self.lines = {0: line}
         with talk.listening(0) as server:
@@ -140,10 +153,13 @@ class Member:
 class Run:
     """The program on this node, and what is heard of it and of the others."""
 
-    def __init__(self, member: Member, program: watch.Program, rank: int | None) -> None:
-        self.member, self.program, self._rank = member, program, rank
+    def __init__(
+        self, member: Member, program: watch.Program, rank: int | None, back: requeue.Requeue | None = None
+    ) -> None:
+        self.member, self.program, self._rank, self._back = member, program, rank, back
         self.heard: queue.Queue[talk.Heard] = queue.Queue()
         self.asked_to_end = False
+        self._gone: set[int] = set()
         for task, line in member.lines.items():
             line.follow(task, self.heard)
         own = member.step.task
@@ -212,12 +228,21 @@ class Run:
                     line.say({"stop": True})
                 self.program.stop()
         code = self._tell(failures)
-        if code and hold and not self.asked_to_end:
+        silent = self._silent(ended) if code and self._back and not self.asked_to_end else []
+        if silent and self._back:
+            self._back.without(silent)
+        elif code and hold and not self.asked_to_end:
             self._keep(hold)
         for line in self.member.lines.values():
             line.say({"release": code})
         self.program.stop()
         return code
+
+    def _silent(self, ended: dict[int, int]) -> list[str]:
+        """Return the nodes that have not told of their own end, and from which nothing comes any more."""
+        quiet = {self.member.names[task] for task in self.member.lines if task not in ended or task in self._gone}
+        places = {node: place for node, place in self.member.places.items() if node in quiet}
+        return requeue.at_fault(self.member.step.nodes, talk.unreachable(places, machines=True), [])
 
     def _keep(self, seconds: float) -> None:
         """Leave allocation, containers, and workers that have not ended as they are, and say how to look at them."""
@@ -231,6 +256,7 @@ class Run:
     def _take(self, heard: talk.Heard, ended: dict[int, int], failures: list[dict[str, Any]]) -> None:
         task, message = heard
         if message is None and task not in ended:
+            self._gone.add(task)
             lost = {
                 "node": self.member.names.get(task, ""),
                 "rank": None,
