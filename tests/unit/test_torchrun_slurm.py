@@ -272,3 +272,48 @@ def test_each_worker_stays_near_its_gpu(
 
 def test_a_machine_without_nvidias_driver_binds_nobody(tmp_path: Path) -> None:
     assert numa.near("0", {0, 1}, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ("gpu01 slots=4\n# spare\n\ngpu02 slots=2\n", ""),
+        ("gpu01\n", ""),
+        (
+            "gpu01 slots=4\nmanager slots=1\n",
+            "hosts:2: manager is no node of this job. Fix: name gpu01, gpu02; or leave",
+        ),
+        ("gpu01 slots=8\n", "hosts:1: 8 slots for 4 granted GPUs of a node. Fix: slots=4; or more"),
+        (None, "hosts: No such file or directory. Fix: leave the list of hosts out"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--hostfile", "-H", "--hostfile="])
+def test_a_list_of_hosts_is_of_this_job(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    listed: str | None, said: str, option: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    if listed is not None:
+        (tmp_path / "hosts").write_text(listed)
+    own = [f"{option}hosts"] if option.endswith("=") else [option, "hosts"]
+
+    code, variables, told = dry(capsys, "--env", "ssh", "deepspeed", *own, "train.py")
+
+    assert code == (2 if said else 0)
+    assert said in told
+    if not said:
+        meets = f"--master_addr 10.0.0.1 --master_port {variables['MASTER_PORT']}"
+        assert told == f"deepspeed {meets} {' '.join(own)} train.py"
+    else:
+        assert len(told.splitlines()) == 1
+
+
+def test_deepspeed_by_ssh_is_told_of_the_jobs_nodes_and_of_what_the_user_says_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, variables, told = dry(capsys, "--env", "ssh", "deepspeed", "--master_port=7", "train.py")
+    _, _, other = dry(capsys, "--env", "ssh", "mpirun", "-H", "gpu01,gpu02", "train")
+
+    assert told == "deepspeed --hostfile DIRECTORY/hosts --master_addr 10.0.0.1 --master_port=7 train.py"
+    assert "MASTER_PORT" in variables
+    assert other == "mpirun -H gpu01,gpu02 train"

@@ -20,7 +20,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import health, requeue, step, talk, watch  # noqa: E402
+from torchrun_slurm import health, requeue, ssh, step, talk, watch  # noqa: E402
 
 GIB = 1 << 30
 WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
@@ -484,3 +484,31 @@ def test_where_nothing_leads_to_slurm_it_is_said_before_anything_starts(program:
 
     assert code == 2
     assert "no way leads from this container to Slurm. Fix: give --requeue-on on the line of srun" in said[-1]
+
+
+def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(program: Path, tmp_path: Path) -> None:
+    Node.job += 1
+    own = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "1", "OF_THE_CONTAINER": "two words"}
+    look = 'echo "$OF_THE_CONTAINER, rank ${RANK-none}, $PWD" >&2; cd $(dirname $(command -v ssh))/..'
+    look += "; stat -c %a . key host"
+    script = f"ls -A {tmp_path}; ssh localhost '{look}'; ssh -o BatchMode=yes localhost exit 7"
+    words = ["--env", "ssh", "--output-dir", str(tmp_path), "sh", "-c", script]
+
+    node = Node(program, 0, words, **own, PWD=str(tmp_path), RANK="0")
+    out, said = node.process.communicate(timeout=60)
+
+    assert node.process.returncode == 7, said
+    assert f"two words, rank none, {tmp_path}" in said
+    assert out.split() == ["700", "600", "600"]
+    assert list(tmp_path.iterdir()) == []
+    assert not subprocess.run(["pgrep", "-f", f"torchrun-slurm-{Node.job}-"], capture_output=True, check=False).stdout
+
+
+def test_an_image_without_sshd_is_said_to_have_none(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "PLACES", ())
+
+    with pytest.raises(step.Refusal, match="there is no sshd here") as refused:
+        ssh.found("sshd", str(tmp_path))
+    assert "openssh-server" in refused.value.args[1]

@@ -4,9 +4,12 @@
 
 import os
 import sys
+from pathlib import Path
 
-from torchrun_slurm import main, worker
+from torchrun_slurm import main, ssh, worker
 
+if sys.argv[1:2] == [ssh.SESSION]:
+    raise SystemExit(ssh.session(Path(sys.argv[2])))
 if worker.is_worker(sys.argv[1:]):
     raise SystemExit(worker.run(sys.argv[1:]))
 raise SystemExit(main.main(sys.argv[1:], dict(os.environ)))

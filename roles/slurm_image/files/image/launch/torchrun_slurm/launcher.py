@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Mapping
 
-from torchrun_slurm import network
+from torchrun_slurm import network, ssh
 from torchrun_slurm.step import Refusal, Step, granted
 from torchrun_slurm.worker import WORKER
 
@@ -48,12 +48,15 @@ class Plan:
 
     def _refuse(self) -> None:
         given, step = self.given, self.step
-        if given.env in ("torchrun", "deepspeed", "kubeflow") and step.each > 1:
+        if given.env != "torch" and step.each > 1:
             problem = f"{step.each} tasks on a node would each start {self.workers} workers"
             raise Refusal(problem, "srun --ntasks-per-node=1; or --env torch, where each task is one worker")
         if given.env != "torch" and self.gpus and self.workers > self.gpus:
             problem = f"{self.workers} workers of a node for {self.gpus} granted GPUs"
             raise Refusal(problem, "leave --nproc-per-node out")
+
+        if given.env == "ssh":
+            ssh.listed_hosts(given.program, step.nodes, self.workers)
 
     @property
     def launches(self) -> bool:
@@ -68,6 +71,8 @@ class Plan:
             said = f"--launcher-options {self.given.launcher_options}: {problem}"
             raise Refusal(said, "close the quote") from problem
         program: list[str] = self.given.program
+        if self.given.env == "ssh":
+            program = ssh.with_hosts(program, f"{directory}/hosts", self.added)
         if not self.launches:
             return [sys.executable, "-u", *program] if program[0].endswith(".py") else program
         options = [word for word in more if word not in MODULE | NO_PYTHON]

@@ -12,6 +12,9 @@ threads each), prints it in one line on the first node, has all nodes looked at,
                    call torchrun themselves, as platforms have it
   --env torch      PROGRAM itself in each task, with RANK, LOCAL_RANK, WORLD_SIZE: for init_method="env://"
   --env deepspeed  DeepSpeed's launcher without ssh, with a host file of the job's own; one task a node
+  --env ssh        PROGRAM itself, on the first node, which reaches the others' containers by ssh: "deepspeed train.py"
+                   by pdsh, mpirun. Keys and daemons are of this job alone. --output-dir, or the working directory, must
+                   be the same on all nodes; the image needs openssh-server and openssh-client
 
   --nproc-per-node N   workers of a node; as it is the granted GPUs, and one where there are none
   --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module
@@ -44,7 +47,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from torchrun_slurm import health, numa, requeue, team, watch
+from torchrun_slurm import health, launcher, numa, requeue, ssh, team, watch
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
 
@@ -54,7 +57,7 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def options(words: list[str]) -> argparse.Namespace:
     """Return what is asked for."""
     parser = argparse.ArgumentParser(prog="torchrun-slurm", usage=__doc__, add_help=True, allow_abbrev=False)
-    parser.add_argument("--env", choices=("torchrun", "kubeflow", "torch", "deepspeed"), default="torchrun")
+    parser.add_argument("--env", choices=("torchrun", "kubeflow", "torch", "deepspeed", "ssh"), default="torchrun")
     parser.add_argument("--nproc-per-node", type=int)
     parser.add_argument("--launcher-options", default="")
     parser.add_argument("--output-dir", default="")
@@ -70,6 +73,12 @@ def options(words: list[str]) -> argparse.Namespace:
         raise Refusal("no program is named", "torchrun-slurm train.py")
     if given.nproc_per_node is not None and given.nproc_per_node < 1:
         raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
+    if given.env == "ssh":
+        if given.no_check:
+            raise Refusal(
+                "--env ssh follows from what is looked at, and --no-check has nothing looked at", "leave it out"
+            )
+        given.output_dir = given.output_dir or str(Path.cwd())
     if given.requeue_on and given.no_check:
         raise Refusal(
             f"{requeue.OPTION} follows from what is looked at, and --no-check has nothing looked at", "leave one out"
@@ -115,6 +124,29 @@ def started(plan: Plan, environment: dict[str, str], directory: Path) -> watch.P
     return watch.Program(plan.words(str(directory)), {**environment, **plan.added}, directory, workers)
 
 
+def entered(
+    plan: Plan, environment: dict[str, str], directory: Path, member: team.Member, way: ssh.Ssh
+) -> watch.Program | None:
+    """Let the nodes be entered by ssh, and start the program on the first; None where a node cannot be entered."""
+    own = {**environment, **plan.added}
+    words = way.serve(directory, launcher.OWN, own)
+    daemon = way.daemon = watch.Program(words, own, directory, 0)
+    begun = way.begun()
+    if not member.leads:
+        member.lines[0].say({"begun": begun})
+        return daemon
+    closed = [] if begun else [member.step.name]
+    for task, line in sorted(member.lines.items()):
+        closed += [] if line.hear(ssh.SEEN + 2 * ssh.BEGUN).get("begun") else [member.names[task]]
+    way.withdraw()
+    if closed:
+        team.say(f"not started: {', '.join(closed)}: no sshd answers there at port {member.step.talk_port}: see above")
+        return None
+    plan.list_hosts(directory)
+    own["PATH"] = f"{directory}/bin:{own.get('PATH', os.defpath)}"
+    return watch.Program(plan.words(str(directory)), own, directory, 0)
+
+
 def watched(run: team.Run, hold: float) -> int:
     """Watch the program to its end. Signals are its own: Slurm sends them to all of a step's processes."""
     # A container's first process is the only one that hears.
@@ -138,6 +170,7 @@ def watched(run: team.Run, hold: float) -> int:
 def main(words: list[str], environment: dict[str, str]) -> int:
     """Start the training and return its exit code."""
     directory: Path | None = None
+    way: ssh.Ssh | None = None
     try:
         given = options(words)
         step = Step(environment)
@@ -150,11 +183,17 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         if given.dry_run:
             print(*(f"{name}={value}" for name, value in plan.added.items()), shlex.join(plan.words("DIRECTORY")))
             return 0
+        if given.env == "ssh":
+            way = ssh.Ssh(step, given.output_dir, environment)
+            if step.task == 0:
+                way.offer()
         member = team.Member(step, plan.meets, step.talk_port, given.check_wait, given.output_dir)
         if not given.no_check and not checked(member, plan, back):
             return team.CHECK_FAILED
         directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))
-        program = started(plan, environment, directory)
+        program = entered(plan, environment, directory, member, way) if way else started(plan, environment, directory)
+        if program is None:
+            return team.CHECK_FAILED
         rank = step.task if given.env == "torch" else None
         return watched(team.Run(member, program, rank, back), given.hold)
     except Refusal as refusal:
@@ -165,5 +204,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         team.say(f"{problem.filename}: {problem.strerror}")
         return 127 if isinstance(problem, FileNotFoundError) else 126
     finally:
+        if way:
+            way.end()
         if directory:
             shutil.rmtree(directory, ignore_errors=True)
