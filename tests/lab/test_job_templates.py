@@ -170,6 +170,85 @@ def test_sizes_that_cannot_be_shared_out_are_refused_before_submission(
     assert said in done(templates, f"{settings} ./megatron.sh 2>&1; [ $? = 2 ]")
 
 
+#: Steps of a training that is long enough to be disturbed, and to come to its end.
+LONG = 400
+
+#: Templates that train: what makes the training that long, what a worker's command line is, the same by one process.
+BY_PYTORCH = {
+    "ddp-container.sbatch": (f"s/train_ddp.py /&--steps {LONG} /", "train_ddp.py", f"train_ddp.py --steps {LONG}"),
+    "ddp-docker.sbatch": (f"s/train_ddp.py /&--steps {LONG} /", "train_ddp.py", f"train_ddp.py --steps {LONG}"),
+    "ddp-srun.sbatch": (f"s/train_ddp.py /&--steps {LONG} /", "train_ddp.py", f"train_ddp.py --steps {LONG}"),
+    "megatron.sh": (
+        f"s/--train-iters 20/--train-iters {LONG}/; s/run=megatron-1/run=$RUN/",
+        "pretrain_gpt.py",
+        f"-m torch.distributed.run pretrain_gpt.py --train-iters {LONG}",
+    ),
+}
+BY_FRAMEWORKS = {
+    "deepspeed.sbatch": (
+        f"s/--zero 2/& --steps {LONG}/",
+        "train_deepspeed.py",
+        f"-m torch.distributed.run train_deepspeed.py --zero 0 --steps {LONG}",
+    ),
+    "accelerate.sbatch": (
+        f"s/accelerate.py 20/accelerate.py {LONG}/",
+        "train_accelerate.py",
+        f"train_accelerate.py {LONG}",
+    ),
+    # An epoch has ten steps.
+    "lightning.sbatch": (
+        f"s/lightning.py 2/lightning.py {LONG // 10}/",
+        "train_lightning.py",
+        f"train_lightning.py {LONG // 10}",
+    ),
+}
+
+
+def state(lab: labs.Lab, job: str) -> str:
+    """Return a job's state and exit code, as accounting has them of its last turn."""
+    return lab.said(f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode")
+
+
+def disturbed(lab: labs.Lab, template: str, before: str = "") -> None:
+    """A training that is interrupted goes on to the same loss, and one of which a worker is killed ends in 30 s."""
+    longer, worker, program = {**BY_PYTORCH, **BY_FRAMEWORKS}[template]
+    name = f"long-{template.partition('.')[0]}"
+    done(lab, f"sed '{longer}' {template} >{name}; chmod +x {name}")
+
+    def started(run: str) -> str:
+        """Submit it, and wait until it has saved; return its number."""
+        start = f"RUN={name}-{run} ./{name}" if template.endswith(".sh") else "sbatch"
+        script = "" if template.endswith(".sh") else name
+        words = f"{before} {start} {SIZES} --job-name={name} --output={name}-{run}.log --parsable {script}"
+        job = done(lab, words).split()[-1]
+        labs.until(lambda: "step 50" in log(run) or "iteration 50" in log(run), 180, lambda: log(run))
+        return job
+
+    def log(run: str) -> str:
+        return done(lab, f"cat {name}-{run}.log 2>/dev/null || true")
+
+    job = started("again")
+    # As Slurm does it after a node's failure, without the two minutes that it waits then.
+    lab.said(f"scontrol requeue {job}; scontrol update JobId={job} StartTime=now")
+    labs.until(lambda: state(lab, job) == "COMPLETED|0:0", 300, lambda: state(lab, job) + log("again"))
+    assert re.search(r"^resumed", log("again"), re.MULTILINE), log("again")
+    assert losses(log("again"))[str(LONG)] == pytest.approx(
+        alone(lab, f"python3 {program}", before=before)[str(LONG)], rel=2e-2, abs=2e-6
+    )
+
+    job = started("killed")
+    lab.root("node2", f"pkill -KILL -f '^[^ ]*python3 (-u )?{worker}'")
+    labs.until(lambda: state(lab, job).startswith("FAILED|"), 30, lambda: state(lab, job))
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("template", BY_PYTORCH)
+def test_a_training_goes_on_where_it_was_and_ends_with_a_worker_that_is_killed(
+    templates: labs.Lab, template: str
+) -> None:
+    disturbed(templates, template)
+
+
 #: What the frameworks' templates need, from this computer's index of packages. PyTorch is in the image already.
 FRAMEWORKS = ("deepspeed", "accelerate", "lightning", "tensorboard", "jupyterlab")
 TORCH = "torch==2.13.0"
@@ -227,6 +306,14 @@ def test_a_template_of_a_framework_trains_as_one_process_does(
     assert losses(log) == pytest.approx(
         alone(templates, f"python3 {program}", before=f"export {frameworks};"), rel=1e-3
     )
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("template", BY_FRAMEWORKS)
+def test_a_frameworks_training_goes_on_where_it_was_and_ends_with_a_worker_that_is_killed(
+    templates: labs.Lab, frameworks: str, template: str
+) -> None:
+    disturbed(templates, template, before=f"export {frameworks};")
 
 
 @pytest.mark.jobs

@@ -37,14 +37,15 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1 SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-# Megatron itself saves and ends with 0 before a time of more than an hour is over; the job goes on in a new turn.
-minutes=$(((SLURM_JOB_END_TIME - EPOCHSECONDS) / 60))
-minutes=$((minutes > 60 ? minutes - 20 : minutes))
+# Megatron itself saves and ends with 0 before a time of more than an hour is over; the job goes on in a new turn. It
+# counts minutes from its own begin, which an image can delay.
+end=$((SLURM_JOB_END_TIME - (SLURM_JOB_END_TIME - EPOCHSECONDS > 3600 ? 1200 : 0)))
+# shellcheck disable=SC2016 # of the container's shell
 srun --kill-on-bad-exit=1 --container-image="$image" --container-mounts="$PWD" --container-workdir="$PWD" \
+    sh -c 'end=$1; shift; exec "$@" --exit-duration-in-mins "$(((end - $(date +%s)) / 60))"' megatron "$end" \
     torchrun-slurm --output-dir "$checkpoints" "$program" --tensor-model-parallel-size "$tp" \
-    --pipeline-model-parallel-size "$pp" --context-parallel-size "$cp" --exit-duration-in-mins "$minutes" \
-    "${model[@]}" "${training[@]}"
-if [ "$SECONDS" -ge $((minutes * 60)) ]; then
+    --pipeline-model-parallel-size "$pp" --context-parallel-size "$cp" "${model[@]}" "${training[@]}"
+if [ "$EPOCHSECONDS" -ge $((end - 60)) ]; then
     [ "${SLURM_RESTART_COUNT:-0}" -lt 20 ] || { echo "not at its end after 20 turns" >&2; exit 1; }
     scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small training with DeepSpeed, to be replaced by yours.
 
-    train_deepspeed.py [--zero 0|1|2|3] [--pipeline STAGES] [--steps 20] [--batch 32] [--checkpoint DIRECTORY]
+    train_deepspeed.py [--zero 0|1|2|3] [--pipeline STAGES] [--steps 20] [--batch 32]
+                       [--checkpoint DIRECTORY [--every 20]]
 
 Started by torchrun-slurm --env deepspeed, or by deepspeed itself. Data follow from the step's number alone.
 """
@@ -21,6 +22,7 @@ parser.add_argument("--zero", type=int, default=2)
 parser.add_argument("--pipeline", type=int, default=0)
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--checkpoint", default="")
+parser.add_argument("--every", type=int, default=20, help="steps between checkpoints: what a node's failure costs")
 parser.add_argument("--batch", type=int, default=32, help="of all workers together")
 given = parser.parse_args()
 
@@ -59,10 +61,12 @@ def resumed(engine: deepspeed.DeepSpeedEngine) -> int:
 
 
 def stopped(engine: deepspeed.DeepSpeedEngine, step: int) -> bool:
-    """Save where it is to end early, and tell whether it is."""
+    """Save every so many steps and where it is to end early, and tell whether it is."""
     stop = stop_file.asked(engine.device)
-    if given.checkpoint and (stop or step == given.steps):
-        engine.save_checkpoint(given.checkpoint, client_state={"step": step})
+    if given.checkpoint and (stop or step % given.every == 0 or step == given.steps):
+        # Two by turns: DeepSpeed's file "latest" names the one that is whole.
+        tag = f"turn{step // given.every % 2}" if step % given.every == 0 else "stopped"
+        engine.save_checkpoint(given.checkpoint, tag=tag, client_state={"step": step})
     if stop and rank == 0:
         print(f"stopped at step {step}", flush=True)
     return stop

@@ -36,14 +36,16 @@ class Small(lightning.LightningModule):
 
 
 class Stop(lightning.Callback):
-    """Ends all workers at the same step, with what they need to go on: Lightning does so between epochs."""
+    """Saves after each epoch, and ends all workers at the same step: Lightning goes on between epochs."""
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, *_: object) -> None:
-        """Look for the file after each epoch."""
+        """Save, and look for the file."""
+        if checkpoint:
+            trainer.save_checkpoint(f"{checkpoint}.new")
+            if trainer.global_rank == 0:
+                Path(f"{checkpoint}.new").replace(checkpoint)
         if stop_file.asked(trainer.strategy.root_device):
             trainer.should_stop = True
-            if checkpoint:
-                trainer.save_checkpoint(checkpoint)
             if trainer.global_rank == 0:
                 print(f"stopped at step {trainer.global_step}", flush=True)
 
