@@ -7,11 +7,12 @@ from pathlib import Path
 
 import yaml
 
-_PACKAGE = Path(__file__).resolve().parent
-_INSTALLED = _PACKAGE / "_content"
+#: Directory of the package itself.
+PACKAGE = Path(__file__).resolve().parent
+_INSTALLED = PACKAGE / "_content"
 
 #: Directory that holds ansible.cfg, playbooks/, roles/, plugins/ and inventory/.
-ROOT = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
+ROOT = _INSTALLED if _INSTALLED.is_dir() else PACKAGE.parent
 
 #: Playbooks that stages import: what they do is part of the stage.
 PARTS = ("observe", "prove")

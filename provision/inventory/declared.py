@@ -23,12 +23,12 @@ from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
-    cgroup_v1_from,
     parameters_from,
     partitions_from,
     release_from,
     require_counted,
     require_database_parameters,
+    switch_from,
 )
 from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_docker, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
@@ -44,7 +44,7 @@ Variables = Mapping[str, Mapping[str, Any]]
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
-    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_docker"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_docker", "job_lint"),
     *("job_environment", "job_offline"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared", "job_images"),
     *declared_proof.READ,
@@ -107,7 +107,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             container_runtime=container_runtime_from(site["job_container_runtime"], files),
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
-            cgroup_v1_allowed=cgroup_v1_from(site["slurm_conf_cgroup_v1_allowed"]),
+            cgroup_v1_allowed=switch_from("slurm_conf_cgroup_v1_allowed", site["slurm_conf_cgroup_v1_allowed"]),
+            scripts_looked_into=switch_from("job_lint", site["job_lint"]),
             mounts=mounts,
             job_images=images_from(site["job_images"]),
             job_environment=environment,

@@ -179,16 +179,17 @@ def _named(
         yield name, item
 
 
-def cgroup_v1_from(value: Any) -> bool:
-    """Return whether the site lets nodes with cgroup v1 in; INI makes a text of what is written there."""
+def switch_from(name: str, value: Any) -> bool:
+    """Return whether a variable that is off by itself is on; INI makes a text of what is written there."""
     word = str(value).strip().lower()
     if value is None or word in ("false", "no", "off", "0"):
         return False
     if word in ("true", "yes", "on", "1"):
         return True
     raise ClusterctlError(
-        f"slurm_conf_cgroup_v1_allowed is {value!r}: it must be true or false",
-        fix="set slurm_conf_cgroup_v1_allowed=true under [all:vars], or leave it out",
+        f"{name} is {value!r}: it must be true or false",
+        fix=f"set {name}=true under [all:vars], or leave it out",
+        said=(name, ""),
     )
 
 

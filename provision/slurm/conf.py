@@ -48,7 +48,8 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
     ``programs`` the names of those of ours that slurm.conf names, ``environment`` lines of job_task,
-    ``containers`` is what runs those of jobs, ``plugstack`` the site's own lines of plugstack.conf.
+    ``containers`` is what runs those of jobs, ``lint`` whether sbatch looks into scripts, ``plugstack`` the site's own
+    lines of plugstack.conf.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
@@ -73,6 +74,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         "gres": gres_values(cluster, kinds),
         "cgroup": [parameter._asdict() for parameter in _confinement(cluster)],
         "containers": cluster.container_runtime,
+        "lint": cluster.scripts_looked_into,
         "plugstack": cluster.slurm_files.get("plugstack.conf", "").strip(),
         "files": {name: text for name, text in cluster.slurm_files.items() if name != "plugstack.conf"},
     }

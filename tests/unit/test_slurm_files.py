@@ -69,6 +69,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     ({"job_container_runtime": "docker"}, "must be podman, pyxis, none"),
     ({"job_docker": "docker-socket"}, "outside the job"),
+    ({"job_lint": "warn"}, "job_lint is 'warn': it must be true or false"),
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
 ]
@@ -142,6 +143,11 @@ def test_a_sites_lines_of_plugstack_conf_are_added_to_ours() -> None:
     both = render(cluster(slurm_conf_files={"plugstack.conf": lines}))["plugstack.conf"]
     assert ours in both
     assert both.endswith(f"\n{lines}")
+
+
+def test_sbatch_looks_into_scripts_where_the_site_wants_it() -> None:
+    assert "lint" not in render(cluster())["plugstack.conf"]
+    assert "\noptional spank_lint_job.so\n" in render(cluster(job_lint="true"))["plugstack.conf"]
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "none"])

@@ -17,9 +17,21 @@ def container_images_files(role, directory="image"):
     }
 
 
+def container_images_package(directory, name):
+    """Return the texts of a package of this project, and of those that it is in, by their path in a directory."""
+    parents = name.split(".")
+    places = [content.PACKAGE.joinpath(*parents[1:count]) / "__init__.py" for count in range(1, len(parents))]
+    places += sorted(content.PACKAGE.joinpath(*parents[1:]).glob("*.py"))
+    root = content.PACKAGE.parent
+    return {f"{directory}/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in places}
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
-        return {"container_images_files": container_images_files}
+        return {
+            "container_images_files": container_images_files,
+            "container_images_package": container_images_package,
+        }
