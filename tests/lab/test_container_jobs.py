@@ -265,9 +265,49 @@ def test_a_container_of_a_name_is_found_again_in_its_job_and_what_is_saved_after
     assert saved == ["first", "saved"]
 
 
-def on_node(lab: Lab, script: str) -> str:
-    """Run a script in slurmd's container on node1."""
-    return docker("exec", lab.container("node1"), "docker", "exec", "slurmd", "sh", "-c", script)
+#: A registry beside the cluster's, which asks who one is; by bcrypt the password is "of-a-test".
+LOCKED = r"""
+mkdir -p /run/locked
+echo 'ada:$2b$04$iqK9RdCOIY/V9WbLP.zfHOH5O3CYhGkBlDBd0PODFLffL2M2YpmEO' >/run/locked/htpasswd
+cat >/run/locked/config.yml <<END
+version: 0.1
+storage: {inmemory: {}}
+auth: {htpasswd: {realm: here, path: /run/locked/htpasswd}}
+http:
+  addr: "head:5443"
+  tls: {certificate: /etc/clusterctl/registry/server.crt, key: /etc/clusterctl/registry/server.key}
+END
+systemd-run --quiet --collect --unit=locked docker-registry serve /run/locked/config.yml
+"""
+
+
+def test_a_registry_that_asks_for_a_password_is_told_with_what_to_do(provisioned_lab: Lab) -> None:
+    lab, trusts = provisioned_lab, "/etc/docker/certs.d/head:5443"
+    step = "srun --quiet --nodelist=node1 --container-image=head:5443/team/train:1 true"
+    lab.root("head", LOCKED)
+    lab.root("node1", f"cp -r /etc/docker/certs.d/head:5000 {trusts}")
+    try:
+        refused = run(lab, step)
+        docker_refused = run(lab, "srun --quiet --nodelist=node1 docker run head:5443/team/train:1 true")
+        login = "docker login --username ada --password-stdin head:5443"
+        said(lab, f"echo of-a-test | srun --quiet --nodelist=node1 {login}")
+        let_in = run(lab, step)
+    finally:
+        lab.root("head", "systemctl stop locked; rm -r /run/locked")
+        lab.root("node1", f"rm -r {trusts}")
+        lab.said("rm -f .config/containers/auth.json")
+
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("container: node1: --container-image=head:5443/team/train:1: ")
+    assert line.endswith("; log in once, for all your jobs: srun --pty docker login REGISTRY")
+    assert refused.returncode == docker_refused.returncode == 125
+    assert "srun --pty docker login head:5443" in docker_refused.stderr
+    assert "manifest unknown" in let_in.stderr, "the next job has the password"
+
+
+def on_node(lab: Lab, script: str, node: str = "node1") -> str:
+    """Run a script in slurmd's container on a node."""
+    return docker("exec", lab.container(node), "docker", "exec", "slurmd", "sh", "-c", script)
 
 
 def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_else(provisioned_lab: Lab) -> None:
@@ -293,7 +333,7 @@ def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_el
 LEFT = """
 ps -e -o user:20,args 2>/dev/null | grep -E '^ada|[p]odman|[c]onmon|/[.]pause' | sort
 cut -d' ' -f5 /proc/self/mountinfo | sort
-ls -A /run/clusterctl/jobs /var/lib/clusterctl/jobs /dev/shm /tmp
+ls -A /run/clusterctl/jobs /var/lib/clusterctl/jobs /var/lib/clusterctl/jobtmp /dev/shm /tmp
 find /sys/fs/cgroup -type d -path '*job_*' | sort
 """
 
@@ -327,3 +367,39 @@ sleep 1; scancel --me --name=stays; wait
     # In a job the last step's container is there until the next one comes.
     assert done.stdout.strip() in ("0", "1"), done.stdout + done.stderr
     labs.until(lambda: on_node(lab, LEFT) == before, 40, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
+
+
+#: A job that leaves what it can: files in all of its own places, a container of a name, a process of its own session.
+LITTERS = """#!/bin/sh
+#SBATCH --nodelist=node1 --mem=500M --output=litters.log --no-requeue
+: >/tmp/left; : >/var/tmp/left; : >/dev/shm/left
+srun --container-image=$I --container-name=mine sh -c ': >/left; setsid -f sleep 900 </dev/null >/dev/null 2>&1'
+srun --container-image=$I --overlap sleep 900
+"""
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("end", ["timeout", "reboot"])
+def test_a_job_that_is_ended_by_its_time_or_with_its_node_leaves_nothing_behind(provisioned_lab: Lab, end: str) -> None:
+    lab = provisioned_lab
+    assert run(lab, "srun --nodelist=node1 --container-image=$I true").returncode == 0
+    labs.until(lambda: "ada " not in on_node(lab, LEFT), 30, lambda: on_node(lab, LEFT))
+    before = on_node(lab, LEFT)
+    lab.said(f"cat >litters.sh <<'END'\n{LITTERS}END")
+    job = said(lab, "sbatch --parsable --time=1 litters.sh")[0]
+    state = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State"
+    labs.until(lambda: "sleep 900" in on_node(lab, LEFT), 50, lambda: on_node(lab, LEFT))
+    # What it has is seen here, or its absence says nothing.
+    assert job in on_node(lab, LEFT)
+
+    if end == "timeout":
+        labs.until(lambda: lab.said(state) == "TIMEOUT", 180, lambda: lab.said(state))
+    else:
+        lab.restart("node1")
+        labs.until(lambda: "RUNNING" not in lab.said(state), 120, lambda: lab.said(state))
+        labs.until(
+            lambda: "idle" in lab.said("sinfo --noheader --nodes=node1 --format=%T"), 120, "it does not come back"
+        )
+
+    labs.until(lambda: on_node(lab, LEFT) == before, 60, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
+    lab.said("rm litters.sh litters.log")

@@ -51,3 +51,29 @@ def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words:
     assert f"first node1 at {lab.address('node1')}:" in told
     assert " by eth0, " in told
     lab.said("rm train.py platform.sh")
+
+
+AGAIN = r"""#!/bin/sh
+#SBATCH --nodes=1 --ntasks-per-node=1 --mem=500M --time=5 --open-mode=append --output=again.log
+srun --container-image=$(podman images --quiet --filter readonly=true | head -n 1) --container-mounts=$HOME \
+    torchrun-slurm --requeue-on=node-failure --output-dir $HOME/out --env kubeflow \
+    sh -c 'echo ran on $SLURMD_NODENAME'
+"""
+
+
+def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.said(f"mkdir -p out; rm -f again.log; cat >again.sh <<'END'\n{AGAIN}END")
+    lab.root("node1", "mount -t tmpfs -o ro,size=1m broken /home/ada/out")
+    try:
+        job = lab.said("sbatch --parsable again.sh")
+        asked = f"squeue --noheader --states=all --jobs={job} --format='%T %x'"
+        labs.until(lambda: lab.said(asked) == "COMPLETED node1", 60, lambda: lab.said(f"{asked}; cat again.log"))
+    finally:
+        lab.root("node1", "umount /home/ada/out")
+
+    log = lab.said("cat again.log; rm -r again.log again.sh out").splitlines()
+    (wrong,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
+    assert wrong == "torchrun-slurm: not started: node1: /home/ada/out cannot be written: Read-only file system"
+    assert "torchrun-slurm: node1: the job is requeued without it, for turn 1 of at most 20" in log
+    assert log[-1] == "ran on node2"

@@ -25,7 +25,10 @@ SHARED = (
 
 #: What Podman says, and what to do.
 CAUSES = (
-    (r"unauthorized|authentication required|access .* denied", "podman login REGISTRY, or ask for access"),
+    (
+        r"unauthorized|authentication required|access .* denied",
+        "log in once, for all your jobs: srun --pty docker login REGISTRY",
+    ),
     (r"no space left", "the node's disk for jobs is full: leave the node out, and tell the administrator"),
     (
         r"no such host|connection refused|i/o timeout|timed out|deadline exceeded|unreachable",
