@@ -225,7 +225,7 @@ def test_options_are_taken_out_of_the_environment(task: Any) -> None:
     [
         (
             "Error: initializing source docker://r/x:1: reading manifest 1 in r/x: unauthorized: access denied",
-            "podman login",
+            "docker login REGISTRY",
         ),
         ("Error: pinging container registry r: Get https://r/v2/: dial tcp: lookup r: no such host", "a registry that"),
         ("Error: writing blob: storing blob: no space left on device", "disk for jobs is full"),
