@@ -105,7 +105,7 @@ PLATFORM = (
 
 def test_a_platforms_script_trains_with_its_own_idea_of_a_world(guides: labs.Lab) -> None:
     # Its program is torchrun's, of which Slurm knows one task a node.
-    guides.said("sed -i 's/SLURM_LOCALID/LOCAL_RANK/' guides/train.py")
+    guides.said("sed -i 's/SLURM_LOCALID/LOCAL_RANK/; s/SLURM_NTASKS/WORLD_SIZE/' guides/train.py")
 
     done = guides.ssh("head", PLATFORM, user="ada")
 
