@@ -228,8 +228,9 @@ def disturbed(lab: labs.Lab, template: str, before: str = "") -> None:
         return done(lab, f"cat {name}-{run}.log 2>/dev/null || true")
 
     job = started("again")
-    # As Slurm does it after a node's failure, without the two minutes that it waits then.
-    lab.said(f"scontrol requeue {job}; scontrol update JobId={job} StartTime=now")
+    # As Slurm does it after a node's failure.
+    lab.said(f"scontrol requeue {job}")
+    lab.requeued(job)
     labs.until(lambda: state(lab, job) == "COMPLETED|0:0", 300, lambda: state(lab, job) + log("again"))
     assert re.search(r"^resumed", log("again"), re.MULTILINE), log("again")
     assert losses(log("again"))[str(LONG)] == pytest.approx(

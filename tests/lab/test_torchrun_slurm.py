@@ -67,6 +67,7 @@ def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.L
     lab.root("node1", "mount -t tmpfs -o ro,size=1m broken /home/ada/out")
     try:
         job = lab.said("sbatch --parsable again.sh")
+        lab.requeued(job)
         asked = f"squeue --noheader --states=all --jobs={job} --format='%T %x'"
         labs.until(lambda: lab.said(asked) == "COMPLETED node1", 60, lambda: lab.said(f"{asked}; cat again.log"))
     finally:

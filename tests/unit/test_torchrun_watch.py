@@ -397,7 +397,7 @@ def test_a_job_goes_back_held_and_leaves_out_what_it_left_out_before(slurm: Path
     assert requeue.back(7, ["n2"]) == ""
     assert slurm.read_text().splitlines() == [
         "requeuehold 7",
-        "update JobId=7 ExcNodeList=n2,n4 StartTime=now",
+        "update JobId=7 ExcNodeList=n2,n4",
         "release 7",
     ]
 
@@ -415,7 +415,7 @@ def test_what_slurm_refuses_is_told_and_the_job_is_not_left_held(
 
     assert requeue.back(7, ["n2"]) == f"slurm_update error: {fails} is refused"
     assert slurm.read_text().splitlines() == (
-        said or ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4 StartTime=now", "release 7"]
+        said or ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4", "release 7"]
     )
 
 
@@ -449,7 +449,7 @@ def test_a_node_that_fails_the_check_is_left_out_by_the_first_nodes_task(
     code, said = nodes[0].end()
     assert (code, nodes[1].end()) == (75, (75, []))
     assert said[-1] == "torchrun-slurm: n2: the job is requeued without it, for turn 1 of at most 20"
-    assert slurm.read_text().splitlines()[1] == f"update JobId={Node.job} ExcNodeList=n2,n4 StartTime=now"
+    assert slurm.read_text().splitlines()[1] == f"update JobId={Node.job} ExcNodeList=n2,n4"
 
 
 def test_what_is_the_programs_own_is_not_put_back(program: Path, slurm: Path) -> None:

@@ -66,7 +66,7 @@ def slurm(*words: str) -> str:
 def back(job: int, without: list[str]) -> str:
     """Put a job back into the queue, to run on other nodes; return why that is not possible, nothing where it was done.
 
-    Slurm takes a list of nodes for jobs that wait, so it goes back held. And it would have it wait for two minutes.
+    Slurm takes a list of nodes for jobs that wait, so it goes back held; it then begins two minutes later (slurmctld).
     """
     try:
         asked = slurm("squeue", "--noheader", f"--jobs={job}", "--format=%D|%P|%x").strip().split("|")
@@ -77,7 +77,7 @@ def back(job: int, without: list[str]) -> str:
             return f"partition {partition} has {len(there)} nodes, too few for {count} without {','.join(excluded)}"
         slurm("scontrol", "requeuehold", str(job))
         try:
-            slurm("scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(excluded)}", "StartTime=now")
+            slurm("scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(excluded)}")
         finally:
             slurm("scontrol", "release", str(job))
     except (RuntimeError, ValueError, IndexError) as problem:
