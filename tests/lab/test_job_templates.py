@@ -282,6 +282,7 @@ def frameworks(templates: labs.Lab) -> str:
     shutil.copytree(wheels(), home / "wheels")
     (home / "Dockerfile").write_text(
         f"FROM {done(lab, 'echo $IMAGE').strip()}\n"
+        "RUN apt-get update -q && apt-get install -qy --no-install-recommends openssh-server openssh-client pdsh\n"
         "RUN --mount=type=bind,source=wheels,target=/wheels"
         f" python3 -m pip install --no-index --no-cache-dir --find-links /wheels {' '.join(FRAMEWORKS)}\n"
     )
@@ -315,6 +316,28 @@ def test_a_frameworks_training_goes_on_where_it_was_and_ends_with_a_worker_that_
     templates: labs.Lab, frameworks: str, template: str
 ) -> None:
     disturbed(templates, template, before=f"export {frameworks};")
+
+
+@pytest.mark.jobs
+def test_deepspeed_enters_the_other_nodes_containers_by_ssh_where_that_is_wanted(
+    templates: labs.Lab, frameworks: str
+) -> None:
+    by_ssh = "s/--env deepspeed \\(.*\\) train_deepspeed.py/--env ssh \\1 deepspeed train_deepspeed.py/"
+    done(templates, f"sed '{by_ssh}' deepspeed.sbatch >by-ssh.sbatch; grep -q 'ssh .* deepspeed train' by-ssh.sbatch")
+
+    log = submitted(templates, "by-ssh.sbatch", "--job-name=by-ssh", before=f"export {frameworks};")
+
+    assert nodes(log) == ["node1", "node2"]
+    alone_ = alone(
+        templates,
+        "python3 -m torch.distributed.run train_deepspeed.py --zero 0",
+        before=f"export {frameworks};",
+    )
+    assert losses(log) == pytest.approx(alone_, rel=1e-3)
+    assert "pdsh" in log
+    assert done(templates, "ls -d .torchrun-slurm* 2>/dev/null || true") == ""
+    for node in ("node1", "node2"):
+        templates.root(node, "! pgrep -u ada sshd")
 
 
 @pytest.mark.jobs
