@@ -253,6 +253,8 @@ def test_a_training_goes_on_where_it_was_and_ends_with_a_worker_that_is_killed(
 #: What the frameworks' templates need, from this computer's index of packages. PyTorch is in the image already.
 FRAMEWORKS = ("deepspeed", "accelerate", "lightning", "tensorboard", "jupyterlab")
 TORCH = "torch==2.13.0"
+#: Later ones want a later Python than the image's, which is Debian 12's 3.11.2.
+OLDER = ("soupsieve<2.8",)
 
 
 def wheels() -> Path:
@@ -265,7 +267,7 @@ def wheels() -> Path:
         pip = [fresh / "venv/bin/pip", "--quiet"]
         labs.run([*pip, "install", TORCH, "numpy", "setuptools", "wheel", "packaging", "ninja"])
         # Its operators are compiled where they are used.
-        build = [*pip, "wheel", "--no-build-isolation", "--wheel-dir", fresh / "wheels", TORCH, *FRAMEWORKS]
+        build = [*pip, "wheel", "--no-build-isolation", "--wheel-dir", fresh / "wheels", TORCH, *FRAMEWORKS, *OLDER]
         labs.run(build, env={"DS_BUILD_OPS": "0"})
         for unwanted in (*fresh.glob("wheels/torch-*"), *fresh.glob("wheels/numpy-*")):
             unwanted.unlink()
@@ -280,6 +282,8 @@ def frameworks(templates: labs.Lab) -> str:
     lab = templates
     home = lab.directory / "home/ada/templates"
     shutil.copytree(wheels(), home / "wheels")
+    # Of the user, who removes them.
+    labs.run(["chown", "--recursive", "--reference", home, home / "wheels"])
     (home / "Dockerfile").write_text(
         f"FROM {done(lab, 'echo $IMAGE').strip()}\n"
         "RUN apt-get update -q && apt-get install -qy --no-install-recommends openssh-server openssh-client pdsh\n"
