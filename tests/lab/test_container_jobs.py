@@ -297,7 +297,7 @@ def test_a_registry_that_asks_for_a_password_is_told_with_what_to_do(provisioned
         lab.root("node1", f"rm -r {trusts}")
         lab.said("rm -f .config/containers/auth.json")
 
-    (line,) = refused.stderr.splitlines()
+    (line,) = (one for one in refused.stderr.splitlines() if not one.startswith("srun: "))
     assert line.startswith("container: node1: --container-image=head:5443/team/train:1: ")
     assert line.endswith("; log in once, for all your jobs: srun --pty docker login REGISTRY")
     assert refused.returncode == docker_refused.returncode == 125
