@@ -430,3 +430,24 @@ def test_what_is_the_same_is_handed_on(words: str, told: str, monkeypatch: pytes
 
     assert DOCKER["main"](words.split()) == 0
     assert handed == told.split()
+
+
+@pytest.mark.parametrize("words", ["run --tls-verify=false reg:5000/team/train:1 true", "pull reg:5000/team/train:1"])
+def test_a_registry_that_gives_nothing_is_told_with_where_to_log_in(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        ran.append(command[2:])
+        return subprocess.CompletedProcess(command, 125, "", "")
+
+    monkeypatch.setattr(DOCKER["subprocess"], "run", run)
+    monkeypatch.setitem(DOCKER["main"].__globals__, "silent", lambda _: "")
+
+    assert DOCKER["main"](words.split()) == 125
+    told = capsys.readouterr().err
+    assert "reg:5000 does not give reg:5000/team/train:1. Fix: " in told
+    assert "srun --pty docker login reg:5000" in told
+    tls = ["--tls-verify=false"] if "run" in words else []
+    assert ran[-1] == ["pull", *tls, "reg:5000/team/train:1"]
