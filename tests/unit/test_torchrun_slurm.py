@@ -317,3 +317,10 @@ def test_deepspeed_by_ssh_is_told_of_the_jobs_nodes_and_of_what_the_user_says_no
     assert told == "deepspeed --hostfile DIRECTORY/hosts --master_addr 10.0.0.1 --master_port=7 train.py"
     assert "MASTER_PORT" in variables
     assert other == "mpirun -H gpu01,gpu02 train"
+
+
+@pytest.mark.parametrize(("task", "node"), [(0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c")])
+def test_a_task_that_says_nothing_is_known_by_its_node(task: int, node: str) -> None:
+    own = {**STEP, "SLURM_STEP_NODELIST": "a,b,c", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}
+
+    assert step.Step(own).node_of(task) == node

@@ -231,6 +231,15 @@ def test_a_first_node_that_cannot_be_reached_is_told_with_what_to_do(monkeypatch
         talk.joined("n1", "10.0.0.1", 15000, 300)
     assert "a firewall between the nodes" in refused.value.args[1]
     assert talk.unreachable({"n3": ("10.0.0.3", 1), "n2": ("10.0.0.2", 1)}) == ["n2", "n3"]
+    assert talk.unreachable({"n3": ("10.0.0.3", 1)}, machines=True) == ["n3"]
+
+
+def test_a_machine_that_refuses_a_connection_is_there() -> None:
+    with talk.listening(0) as server:
+        port = server.getsockname()[1]
+
+    assert talk.unreachable({"n1": ("127.0.0.1", port)}) == ["n1"]
+    assert talk.unreachable({"n1": ("127.0.0.1", port)}, machines=True) == []
 
 
 def test_a_first_node_that_does_not_begin_is_told_by_the_other(program: Path) -> None:
