@@ -512,6 +512,7 @@ def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(progra
 
     assert node.process.returncode == 7, said
     assert f"two words, rank none, {tmp_path}" in said
+    assert "kex_exchange" not in said, "a look at sshd is no error in the log"
     assert out.split() == ["700", "600", "600"]
     assert list(tmp_path.iterdir()) == []
     assert not subprocess.run(["pgrep", "-f", f"torchrun-slurm-{Node.job}-"], capture_output=True, check=False).stdout

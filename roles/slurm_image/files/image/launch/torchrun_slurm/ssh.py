@@ -147,7 +147,13 @@ class Ssh:
         while time.monotonic() < end:
             try:
                 with socket.create_connection(("127.0.0.1", self._step.talk_port), timeout=1) as one:
-                    return one.recv(4) == b"SSH-"
+                    answers = one.recv(4) == b"SSH-"
+                    # Who leaves in the middle of a greeting is an error in sshd's log, which is the job's.
+                    one.sendall(b"SSH-2.0-torchrun_slurm\r\n")
+                    one.shutdown(socket.SHUT_WR)
+                    while one.recv(1 << 12):
+                        pass
+                    return answers
             except OSError:
                 time.sleep(0.05)
         return False
