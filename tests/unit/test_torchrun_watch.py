@@ -20,7 +20,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import health, requeue, ssh, step, talk, watch  # noqa: E402
+from torchrun_slurm import health, requeue, ssh, step, talk, team, watch  # noqa: E402
 
 GIB = 1 << 30
 WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
@@ -516,6 +516,30 @@ def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(progra
     assert out.split() == ["700", "600", "600"]
     assert list(tmp_path.iterdir()) == []
     assert not subprocess.run(["pgrep", "-f", f"torchrun-slurm-{Node.job}-"], capture_output=True, check=False).stdout
+
+
+@pytest.mark.parametrize(("code", "other", "ends"), [(0, None, 0), (3, None, 3), (None, 255, 255)])
+def test_where_others_only_serve_the_first_program_its_end_is_that_of_all(
+    tmp_path: Path, code: int | None, other: int | None, ends: int
+) -> None:
+    Node.job += 1
+    own = {"SLURM_JOB_ID": str(Node.job), "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2"}
+    member = team.Member(step.Step(own), "127.0.0.1", 0, 1)
+    with talk.listening(0) as server:
+        here = socket.create_connection(("127.0.0.1", server.getsockname()[1]))
+        there = server.accept()[0]
+    member.lines, member.names = {1: talk.Line(here)}, {0: "n1", 1: "n2"}
+    program = watch.Program(["sh", "-c", f"exit {code}" if code is not None else "sleep 60"], os.environ, tmp_path, 0)
+    run = team.Run(member, program, None, served=True)
+    if other is not None:
+        gone = {"rank": None, "worker": "", "code": other, "when": 0.0, "follows": False, "last": [], "node": "n2"}
+        talk.Line(there).say({"ended": other, "failure": gone})
+
+    begun = time.monotonic()
+    assert run.lead(0) == ends
+    assert time.monotonic() - begun < 10
+    told = [json.loads(line) for line in there.recv(1 << 12).splitlines()]
+    assert told[-1] == {"release": ends}
 
 
 def test_an_image_without_sshd_is_said_to_have_none(

@@ -195,7 +195,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         if program is None:
             return team.CHECK_FAILED
         rank = step.task if given.env == "torch" else None
-        return watched(team.Run(member, program, rank, back), given.hold)
+        return watched(team.Run(member, program, rank, back, served=bool(way)), given.hold)
     except Refusal as refusal:
         where = environment.get("SLURMD_NODENAME", "this computer")
         team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")
