@@ -48,8 +48,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
     ``programs`` the names of those of ours that slurm.conf names, ``environment`` lines of job_task,
-    ``containers`` is what runs those of jobs, ``lint`` whether sbatch looks into scripts, ``plugstack`` the site's own
-    lines of plugstack.conf.
+    ``containers`` what runs those of jobs, ``lint`` whether sbatch reads scripts, ``plugstack`` its further lines.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
