@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import clients, commands, fleet, recorded, roads, table
+from bench import clients, commands, containers, fleet, images, recorded, roads, table
 from bench.processor import Cost
 
 
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of which the median is taken (default: 3)")
     parser.add_argument("--nodes", type=int, default=10_000, help="in the large inventory (default: 10000)")
     parser.add_argument("--machines", type=int, nargs="*", default=[3, 50, 200], help="made up (default: 3 50 200)")
+    parser.add_argument("--image", type=int, default=1024, help="MB of the image that nodes are given (default: 1024)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     figures: dict[str, dict[str, Any]] = {}
@@ -68,6 +69,8 @@ def main() -> None:
     if arguments.inventory:
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
+        figures["containers of jobs"] = containers.in_jobs(arguments.inventory)
+        figures["an image to one node, and to all at once"] = images.to_nodes(arguments.inventory, arguments.image)
     if arguments.json:
         print(json.dumps(table.plain(figures), indent=2))
     else:

@@ -140,5 +140,5 @@ def to_nodes(inventory: Path, megabytes: int) -> dict[str, Any]:
 def removing(tool: str, name: str) -> str:
     """Return what takes the images of this name out of a node's store, if there are any."""
     find = f"grep -o '[^\"]*/clusterctl/{name}@sha256:[0-9a-f]*' {STORE}/overlay-images/images.json | sort -u"
-    remove = REMOVE.format(store=STORE, tool=tool, reference="$reference")
+    remove = REMOVE.strip().format(store=STORE, tool=tool, reference="$reference")
     return f"for reference in $({find}); do {remove}; done; true"

@@ -6,11 +6,12 @@ import hashlib
 import ipaddress
 import json
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from bench import fleet, recorded, table
+from bench import containers, fleet, images, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -128,3 +129,32 @@ def test_a_made_up_machine_answers_with_its_own_name_and_those_of_all_others(tmp
     paths = told["machine"]["state"]["paths"]
     assert paths["/etc/slurm/slurm.conf"]["sha256"] == hashlib.sha256(b"of three nodes\n").hexdigest()
     assert paths["/etc/other"]["sha256"] == "kept"
+
+
+def test_containers_are_compared_by_the_median_of_their_turns() -> None:
+    lines = {
+        "none": [1, 3, 2], "container": [2, 9, 3], "podman": [2, 2, 2], "torchrun": [5], "torchrun-slurm": [6],
+        "one": [1], "at-once": [16],
+    }  # fmt: skip
+    told = "head | CHANGED | rc=0 >>\n" + "\n".join(
+        f"{name} {seconds * 10**9}" for name, turns in lines.items() for seconds in turns
+    )
+
+    found = containers.compared(told)
+
+    assert found["  with --container-image"] == 3
+    assert found["  --container-image beside podman run: ratio (aim: 1.1 or less)"] == 1.5
+    assert found["  beside none: s more (aim: 1.5 or less)"] == 1
+    assert found["  s more (aim: 1.0 or less)"] == 1
+    assert found["  ratio"] == 16
+
+
+def test_what_takes_an_image_out_again_is_a_script_that_a_shell_can_read(tmp_path: Path) -> None:
+    """It runs last, and would take the figures of minutes with it."""
+    given = {"layers": 8, "size": 1, "push": "head:5001/x", "name": "bench0", "address": "10.0.0.1", "store": "/x"}
+    for script in (images.MAKE, images.FORGET, images.SENT, images.KILL):
+        file = tmp_path / "script"
+        file.write_text(script.format(**given))
+        subprocess.run(["sh", "-n", str(file)], check=True)
+    subprocess.run(["sh", "-n", "-c", images.removing("tool", "bench0")], check=True)
+    subprocess.run(["sh", "-n", "-c", containers.SCRIPT], check=True)
