@@ -51,6 +51,9 @@ def environment_from(
     variables = {variable.name: variable for variable in _offline(offline, mounts, hostvars)}
     for name, value in (own or {}).items():
         variables[str(name)] = _variable(str(name), value, mounts, hostvars)
+    if "PIP_INDEX_URL" in variables:
+        # Of both, pip would believe that there is no index.
+        variables.pop("PIP_NO_INDEX", None)
     return tuple(variables.values())
 
 
@@ -98,9 +101,10 @@ def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[
         raise _refusal(
             "job_environment", f"{name} must be one line of {_LONGEST} characters at most", "shorten it", name
         )
-    if _DIRECTORY.fullmatch(name) and not text.startswith("~/"):
+    shared = bool(_DIRECTORY.fullmatch(name)) and not text.startswith("~/")
+    if shared:
         _require_seen(f"job_environment: {name}", name, text, mounts, hostvars)
-    return JobVariable(name=name, value=text)
+    return JobVariable(name=name, value=text, directory=shared)
 
 
 def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> list[JobVariable]:

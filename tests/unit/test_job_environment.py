@@ -112,9 +112,17 @@ def test_values_come_as_they_are_written_and_job_environment_wins_over_job_offli
     assert found["MINE"] == "/home/ada/x"
 
 
+def test_an_index_of_the_sites_is_asked_also_where_it_has_wheels() -> None:
+    found = told({"job_offline": OFFLINE, "job_environment": {"PIP_INDEX_URL": "https://pypi.site/simple"}})
+
+    assert "PIP_NO_INDEX" not in found
+    assert (found["PIP_INDEX_URL"], found["PIP_FIND_LINKS"]) == ("https://pypi.site/simple", "/data/wheels")
+
+
 def test_what_makes_containers_reads_the_same_names_and_the_directories(tmp_path: Path) -> None:
     file = tmp_path / "job_task"
-    site = {"job_offline": {"wheels": "/data/here", "models": "/data/nowhere"}, "job_environment": {"A": "b c"}}
+    own = {"A": "b c", "TORCH_HOME": "/data/here"}
+    site = {"job_offline": {"wheels": "/data/here", "models": "/data/nowhere"}, "job_environment": own}
     file.write_text(render(cluster(**MOUNTS, **site))["job_task"].replace("/data/here", str(tmp_path)))
 
     assert {"PIP_FIND_LINKS", "HF_HOME", "A"} <= set(site_environment.names(str(file)))
