@@ -39,7 +39,7 @@ def images_from(value: Any) -> tuple[JobImage, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
         raise ClusterctlError(
             f"job_images is {value!r}: it must be a list of mappings, one for each image",
-            fix=f"write it in group_vars/all.yml, as '- {_EXAMPLE}'",
+            fix=f"write it in group_vars/all.yml, as - {_EXAMPLE}",
             said=("job_images", ""),
         )
     images = tuple(_image(number, item) for number, item in enumerate(value))
@@ -56,7 +56,7 @@ def _refusal(number: int, key: str, problem: str, fix: str) -> ClusterctlError:
 def _image(number: int, item: Mapping[str, Any]) -> JobImage:
     name = item.get("name")
     if problem := name_problem(name):
-        raise _refusal(number, "name", f"name is {name!r}: {problem}", f"write it as '- {_EXAMPLE}'")
+        raise _refusal(number, "name", f"name is {name!r}: {problem}", f"write it as - {_EXAMPLE}")
     for key in item:
         if key not in _KEYS:
             like = difflib.get_close_matches(str(key), _KEYS, 1)
