@@ -64,6 +64,20 @@ def test_what_is_pushed_without_a_registry_is_said_to_be_kept_already(
     assert "docker login REGISTRY" in said
 
 
+def test_an_image_that_is_here_is_not_pulled_where_no_registry_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = {"site:1": 0, "other:1": 1}
+    monkeypatch.setitem(DOCKER["pull"].__globals__, "silent", lambda _: "docker.io does not answer from node1")
+    monkeypatch.setitem(
+        DOCKER["pull"].__globals__, "done", lambda words: subprocess.CompletedProcess(words, codes[words[-1]])
+    )
+
+    assert DOCKER["main"](["pull", "site:1"]) == 0
+    assert "site:1 is here already; docker.io does not answer from node1" in capsys.readouterr().err
+    assert DOCKER["main"](["pull", "other:1"]) == 125
+
+
 def test_what_is_pushed_to_a_registry_is_podmans(monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, words: became.append(words))
