@@ -91,6 +91,8 @@ def of_jobs(directory=JOBS):
 
 def users(store, images, proc="/proc", jobs=JOBS):
     """Return who uses each of these images, given by id: jobs, else processes."""
+    if not images:
+        return {}
     mounted, named, parts = of_overlays(store, proc), of_jobs(jobs), layers(store)
     found = {}
     for image in images:
@@ -107,16 +109,21 @@ def own_layers(parts, image):
     return parts.get(image, set()) - others
 
 
+def ours(repository):
+    """Return what the reference by digest of an image of jobs is like, wherever the registry is."""
+    return re.compile(rf"/{re.escape(repository)}/[^@]+@sha256:[0-9a-f]{{64}}$")
+
+
 def stored(store, repository):
     """Return the cluster's images of jobs in the store, each by ``id`` with its ``names``.
 
     ``repository`` is what their place in the registry begins with, below its project.
     """
-    ours = re.compile(rf"/{re.escape(repository)}/[^@]+@sha256:[0-9a-f]{{64}}$")
+    named = ours(repository)
     return [
         {"id": str(image.get("id")), "names": [str(name) for name in image.get("names") or ()]}
         for image in image_store.listed(store, "images")
-        if any(ours.search(str(name)) for name in image.get("names") or ())
+        if any(named.search(str(name)) for name in image.get("names") or ())
     ]
 
 
@@ -125,14 +132,19 @@ def collect(ask, proc="/proc", jobs=JOBS):
 
     ``wanted`` has the references, by digest, and the names that are to be there. ``untag`` are an image's other names;
     ``remove`` says that nothing of it is wanted, and ``used``, by whom it is used all the same, that it has to stay.
+    The same image may be somebody else's, too, by a digest at another place: that one stays.
     """
-    found, wanted = stored(ask["store"], ask["repository"]), set(ask["wanted"])
-    digests = {name for name in wanted if "@" in name}
-    old = [image["id"] for image in found if not set(image["names"]) & digests]
-    using = users(ask["store"], old, proc, jobs) if old else {}
+    found, wanted, named = stored(ask["store"], ask["repository"]), set(ask["wanted"]), ours(ask["repository"])
     for image in found:
-        used, surplus = using.get(image["id"], []), [name for name in image["names"] if name not in wanted]
-        image["used"], image["remove"] = used, image["id"] in old and not used
-        # By the digest it is known as ours when it is not used any more.
-        image["untag"] = [name for name in surplus if "@" not in name or image["id"] not in old]
+        surplus = [name for name in image["names"] if name not in wanted]
+        image["untag"] = [name for name in surplus if "@" not in name or named.search(name)]
+        others = any("@" in name and not named.search(name) for name in image["names"])
+        image["old"] = not others and not any("@" in name for name in set(image["names"]) & wanted)
+    using = users(ask["store"], [image["id"] for image in found if image["old"]], proc, jobs)
+    for image in found:
+        image["used"] = using.get(image["id"], [])
+        image["remove"] = image["old"] and not image["used"]
+        if image.pop("old"):
+            # By the digest it is known as ours when it is not used any more.
+            image["untag"] = [name for name in image["untag"] if "@" not in name]
     return found

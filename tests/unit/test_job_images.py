@@ -299,6 +299,16 @@ def test_what_a_jobs_storage_names_stays_while_no_container_of_it_runs(
     assert told(store)[B]["used"] == ["job 31"]
 
 
+def test_an_image_that_is_somebody_elses_too_stays_with_that_ones_name(store: Path) -> None:
+    file = store / "store" / "overlay-images" / "images.json"
+    other = "head:5000/clusterctl/ddp@sha256:" + B
+    file.write_text(file.read_text().replace(f'"{OLD}"', f'"{OLD}", "{other}"'))
+
+    found = told(store)[B]
+    assert (found["remove"], found["untag"]) == (False, [OLD, "localhost/gone:1"])
+    assert told(store, (OLD, "localhost/gone:1"))[B]["untag"] == []
+
+
 def test_an_image_that_has_another_name_now_loses_only_the_old_one(store: Path) -> None:
     found = told(store, (REFERENCE, "localhost/uno:1.0"))
 
