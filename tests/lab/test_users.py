@@ -67,14 +67,14 @@ def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: l
 def test_numbers_and_names_of_somebody_elses_are_refused_by_preflight(provisioned_lab: labs.Lab) -> None:
     users = [
         {"name": "eve", "uid": 2001},
-        {"name": "ada", "uid": 2005},
+        {"name": "ben", "uid": 2005},
         {"name": "eva", "uid": 2006, "groups": ["nobodys"], "shell": "/bin/none"},
     ]
     declared = {"cluster_users": users, "cluster_groups": [{"name": "physics", "gid": 3005}]}
     wanted = {
         "ids": [
             "uid 2001 is ada's, declared eve's",
-            "ada has uid 2001, declared 2005",
+            "ben has uid 2002, declared 2005",
             "physics has gid 3001, declared",
         ],
         "known_groups": ["no group nobodys"],

@@ -132,7 +132,7 @@ def test_each_of_several_faults_is_named(provisioned_lab: labs.Lab) -> None:
     assert told["base_system.names", "head"]["verdict"] == "fail", told["base_system.names", "head"]
     assert "192.0.2.9" in told["base_system.names", "head"]["observed"]
     assert "ddp.result" in found
-    assert {"slurm_database.containers", "slurm_database.answers", "session.accounting"} <= found.keys()
+    assert {"slurm_database.containers", "slurm_database.answers"} <= found.keys()
     assert "gpu:sim:1" in told["hardware.gres", "node2"]["observed"]
     # What could not be tried for it stands below it, and nothing waited for a job that cannot start.
     assert "slurm.partitions@head" in told["job.run", "node2"]["follows"]
