@@ -70,7 +70,7 @@ def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> Non
             return lab.root("head", f"squeue --noheader --job={job} --format='%T %r'")
 
         labs.until(lambda: state(second) == "PENDING AssocGrpGRES", 30, lambda: state(second))
-        assert state(first) == "RUNNING None"
+        labs.until(lambda: state(first) == "RUNNING None", 30, lambda: state(first))  # after its Prolog
         lab.root("head", f"scancel {first}")
         labs.until(lambda: state(second) == "RUNNING None", 60, lambda: state(second))
         lab.root("head", f"scancel {second}")
