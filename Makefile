@@ -76,7 +76,7 @@ vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribut
 test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
 	@$(RUN) pytest -q -m driver tests/lab
 
-test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images (root; 25 minutes)
+test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images (root; 40 minutes)
 	@$(RUN) pytest -q -m "not faults and not driver" tests/lab/test_job_templates.py tests/lab/test_job_images.py
 
 test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)

@@ -152,3 +152,27 @@ def test_logins_are_the_engines_own_and_the_sites_and_nobody_else_reads_them(tmp
 
     told = json.loads((tmp_path / "config.json").read_text())
     assert told == {"auths": {"a": {"auth": "eA=="}, "harbor.site": {"auth": "cm9ib3Q6c2VjcmV0"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "Step 1/1 : FROM nothere\npull access denied for nothere, repository does not exist",
+            "declare its base image",
+        ),
+        ("make: foo: not found\nThe command '/bin/sh -c make' returned a non-zero code: 2", "make: foo: not found"),
+    ],
+)
+def test_a_build_that_fails_shows_its_own_last_lines_and_what_to_do_about_a_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, words: str
+) -> None:
+    file = tmp_path / "Containerfile"
+    file.write_text("FROM nothere\n")
+    one, _ = image(tmp_path, monkeypatch, {}, "containerfile", str(file))
+    monkeypatch.setattr(made.telling, "follow", lambda *_: (1, said))
+
+    with pytest.raises(made.ImageError) as refused:
+        one.make()
+    assert words in str(refused.value)
+    assert ("base image" in str(refused.value)) is ("nothere" in said), "only where it is the base image"

@@ -118,6 +118,8 @@ class Image:
         if code in (124, 137):
             raise ImageError(f"{what}: not done within {self.params['seconds']} s: job_images_timeout")
         if code:
+            if not host:  # a program of the image's own may have said anything
+                raise ImageError("\n".join([f"{what} failed with {code}", *said.splitlines()[-20:]]))
             why = cause(said, host)
             raise ImageError(f"{what}: {last(said)}" + (f". {host}: {why}" if why else ""))
         return said
@@ -211,11 +213,15 @@ class Image:
     def built(self, command, stdin):
         """Run the build; say what base images are to be, where one cannot be had."""
         try:
-            return self.follow(command, telling.Build(), "build", "a registry of its base image", stdin)
+            return self.follow(command, telling.Build(), "build", "", stdin)
         except ImageError as error:
-            if re.search(r"pull access denied|registry-1\.docker\.io|manifest .* not found", str(error)):
+            end = str(error).splitlines()[-1]
+            if re.search(
+                r"pull access denied|registry-1\.docker\.io|manifest .* not found|unauthorized|no such host", end
+            ):
                 own = "declare its base image in job_images before it (archive or reference), and write FROM its NAME"
-                raise ImageError(f"{error}. Where no registry is reached: {own}") from None
+                login = "job_images_logins, where its registry asks for a password"
+                raise ImageError(f"{error}\nIts base image cannot be had: {own}; or {login}") from None
             raise
 
     def bases(self, text):
