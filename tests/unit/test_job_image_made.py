@@ -14,6 +14,7 @@ from provision.model.job_images import JobImage
 
 for name in ("image_registry", "image_recipe", "image_store", "image_space", "job_image_sources", "machine_commands"):
     plugin(f"plugins/module_utils/{name}.py", f"ansible.module_utils.{name}")
+skopeo_words = plugin("plugins/module_utils/skopeo.py", "ansible.module_utils.skopeo")
 made = plugin("roles/job_images/library/job_image.py")
 
 HERE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -43,6 +44,7 @@ def image(
 ) -> tuple[Any, Skopeo]:  # fmt: skip
     skopeo = Skopeo({end: (one if isinstance(one, tuple) else (0, json.dumps(one))) for end, one in answers.items()})
     monkeypatch.setattr(made, "run", skopeo.run)
+    monkeypatch.setattr(skopeo_words, "run", skopeo.run)
     monkeypatch.setattr(made.telling, "follow", skopeo.follow)
     declared = JobImage(name="x:1", kind=kind, source=source)  # type: ignore[arg-type]
     store = {"push": "head:5001/clusterctl", "pull": "head:5000/clusterctl", "cache": str(tmp_path)}
@@ -148,7 +150,7 @@ def test_logins_are_the_engines_own_and_the_sites_and_nobody_else_reads_them(tmp
     known = tmp_path / "known.json"
     known.write_text(json.dumps({"auths": {"a": {"auth": "eA=="}}, "credsStore": "x"}))
 
-    made.login(tmp_path, {"harbor.site": {"username": "robot", "password": "secret"}}, known)
+    skopeo_words.login(tmp_path, {"harbor.site": {"username": "robot", "password": "secret"}}, known)
 
     told = json.loads((tmp_path / "config.json").read_text())
     assert told == {"auths": {"a": {"auth": "eA=="}, "harbor.site": {"auth": "cm9ib3Q6c2VjcmV0"}}}

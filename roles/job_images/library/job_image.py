@@ -10,7 +10,6 @@ the registry. skopeo copies it there, and says first for which machines it is an
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import platform
@@ -20,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import image_registry, image_space, job_image_sources, telling
+from ansible.module_utils import image_registry, image_space, job_image_sources, skopeo, telling
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded, run
 
@@ -40,38 +39,9 @@ options:
 #: Docker's words for machines.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-#: Seconds for a question to a registry.
-ASK = 120
-
-#: What skopeo and docker say, and what to do.
-CAUSES = (
-    (r"x509|certificate", "its certificate is not trusted: put its authority's into /etc/docker/certs.d/{host}/ca.crt"),
-    (r"no such host|connection refused|timeout|timed out|deadline|unreachable|EOF$", "it does not answer from here"),
-    (
-        r"unauthorized|authentication required|access .*denied|forbidden",
-        "it asks for a password, or has another for this user: job_images_logins: {{{host}: {{username: ..., password:"
-        " ...}}}}, the password in ansible-vault. Some say so of an image that is not there, too",
-    ),
-    (r"manifest unknown|name unknown|not found|no such image", "it has no such image: look at name and tag"),
-    (r"no space left", "the controller's disk is full"),
-)
-
 
 class ImageError(Exception):
     """What could not be done."""
-
-
-def cause(said, host):
-    """Return why a program failed, from what it said, in one line."""
-    fitting = (fix for pattern, fix in CAUSES if re.search(pattern, said, re.IGNORECASE | re.MULTILINE))
-    return next(fitting, "").format(host=host)
-
-
-def last(said):
-    """Return the last line of what a program said, without its own frame."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    found = re.search(r'level=fatal msg="(.*)"$', lines[-1]) if lines else None
-    return (found[1].replace('\\"', '"') if found else lines[-1] if lines else "it said nothing")[:600]
 
 
 class Image:
@@ -93,12 +63,9 @@ class Image:
             (carried if self.image.get("directory") else single) if self.image["given"] else Path(self.image["source"])
         )
 
-    def ask(self, *words):
-        """Ask skopeo; return its exit code, None where it does not answer, what it said, and why it failed."""
-        command = ["skopeo", "--insecure-policy", *words]
-        code, told = run(command, ASK, errors=False, environment=self.environment())
-        # Its warnings are no part of an answer, and its errors are one.
-        return code, told, run(command, ASK, environment=self.environment())[1] if code else told
+    def asked(self, *words):
+        """Ask skopeo, with the image's logins."""
+        return skopeo.ask(words, self.environment())
 
     def environment(self):
         """Return what programs get: where the logins are, for Docker and skopeo alike."""
@@ -120,8 +87,8 @@ class Image:
         if code:
             if not host:  # a program of the image's own may have said anything
                 raise ImageError("\n".join([f"{what} failed with {code}", *said.splitlines()[-20:]]))
-            why = cause(said, host)
-            raise ImageError(f"{what}: {last(said)}" + (f". {host}: {why}" if why else ""))
+            why = skopeo.cause(said, host)
+            raise ImageError(f"{what}: {skopeo.last(said)}" + (f". {host}: {why}" if why else ""))
         return said
 
     def copy(self, source, size, host):
@@ -138,9 +105,7 @@ class Image:
 
         with tempfile.NamedTemporaryFile("r", dir=cache) as digest:
             words = ["copy", "--retry-times", "2", "--digestfile", digest.name, source, f"docker://{self.target}"]
-            self.follow(
-                ["skopeo", "--insecure-policy", *words], read, f"copy from {source.partition(':')[2].lstrip('/')}", host
-            )
+            self.follow([*skopeo.COMMAND, *words], read, f"copy from {source.partition(':')[2].lstrip('/')}", host)
             return digest.read().strip()
 
     def require_machine(self, found):
@@ -154,31 +119,31 @@ class Image:
         """Copy it from another registry."""
         name = self.image["source"]
         host, source = name.partition("/")[0], f"docker://{name}"
-        code, text, problem = self.ask("inspect", "--raw", source)
+        code, text, problem = self.asked("inspect", "--raw", source)
         if code == 0 and (manifests := json.loads(text).get("manifests")):
             here = MACHINES.get(platform.machine(), platform.machine())
             machines = {one.get("platform", {}).get("architecture"): one["digest"] for one in manifests}
             self.require_machine(machines)
             bare = re.sub(r"(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", "", name)
-            code, text, problem = self.ask("inspect", "--raw", f"docker://{bare}@{machines[here]}")
+            code, text, problem = self.asked("inspect", "--raw", f"docker://{bare}@{machines[here]}")
         elif code == 0:
-            code, config, problem = self.ask("inspect", "--config", source)
+            code, config, problem = self.asked("inspect", "--config", source)
             if code == 0:
                 self.require_machine({json.loads(config).get("architecture")})
         if code != 0:
-            why = cause(problem, host) or ("it does not answer from here" if code is None else "")
-            raise ImageError(f"{name} cannot be had: {last(problem)}" + (f". {host}: {why}" if why else ""))
+            why = skopeo.cause(problem, host) or ("it does not answer from here" if code is None else "")
+            raise ImageError(f"{name} cannot be had: {skopeo.last(problem)}" + (f". {host}: {why}" if why else ""))
         return self.copy(source, sum(int(layer.get("size", 0)) for layer in json.loads(text).get("layers") or ()), host)
 
     def archive(self):
         """Copy it from an archive of docker save, or of OCI's layout."""
         said = []
         for kind in ("docker-archive", "oci-archive"):
-            code, config, problem = self.ask("inspect", "--config", f"{kind}:{self.path}")
+            code, config, problem = self.asked("inspect", "--config", f"{kind}:{self.path}")
             if code == 0:
                 self.require_machine({json.loads(config).get("architecture")})
                 return self.copy(f"{kind}:{self.path}", self.path.stat().st_size, "the cluster's registry")
-            said.append(last(problem))
+            said.append(skopeo.last(problem))
         several = next((one for one in said if "expected 1 item" in one or "more than one image" in one), "")
         why = "it holds several images: save one of them" if several else f"it is no archive of an image: {said[0]}"
         raise ImageError(f"{self.image['source']}: {why}")
@@ -197,9 +162,9 @@ class Image:
                     said = self.built([*build, "-"], stream)
         finally:
             for name in names:
-                run(["docker", "image", "rm", name], ASK)
+                run(["docker", "image", "rm", name], skopeo.ASK)
         look = ["docker", "image", "inspect", "--format", "{{.Size}} {{.Architecture}}", self.target]
-        code, said = run(look, ASK)
+        code, said = run(look, skopeo.ASK)
         if code != 0:
             raise ImageError(f"what was built is not there: {said.strip()}")
         size = said.split()
@@ -237,7 +202,7 @@ class Image:
                 ["docker", "pull", reference], telling.Layers(), f"its base {image['name']}", "the cluster's registry"
             )
             name = re.sub("^localhost/", "", image["stored"])
-            code, said = run(["docker", "tag", reference, name], ASK)
+            code, said = run(["docker", "tag", reference, name], skopeo.ASK)
             if code != 0:
                 raise ImageError(f"its base {image['name']}: {said.strip()}")
             names += [name, reference]
@@ -254,18 +219,6 @@ class Image:
         new.write_text(json.dumps({**facts, "image": self.image["stored"]}), encoding="utf-8")
         new.replace(self.known.record)
         return digest
-
-
-def login(directory, logins, known=image_registry.LOGIN):
-    """Write with what registries are logged in to: the engine's own logins, and the given ones."""
-    try:
-        auths = dict(json.loads(Path(known).read_text(encoding="utf-8")).get("auths") or {})
-    except (OSError, ValueError, AttributeError):
-        auths = {}
-    for registry, one in logins.items():
-        word = f"{one.get('username', '')}:{one.get('password', '')}"
-        auths[registry] = {"auth": base64.b64encode(word.encode()).decode()}
-    (Path(directory) / "config.json").write_text(json.dumps({"auths": auths}), encoding="utf-8")
 
 
 def main():
@@ -286,7 +239,7 @@ def main():
     # In memory, and gone with this process.
     directory = tempfile.mkdtemp(dir="/run", prefix="clusterctl-login-")
     try:
-        login(directory, params["logins"])
+        skopeo.login(directory, params["logins"])
         image = Image(params, directory)
         digest = image.known.known()
         if digest is None:
