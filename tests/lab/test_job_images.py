@@ -20,11 +20,16 @@ CONTAINERFILE = "FROM site/torch:1\nCOPY hello /usr/local/bin/hello\n"
 
 @pytest.fixture
 def site(provisioned_lab: Lab) -> Iterator[Path]:
-    """Return a file of the inventory's variables, empty; afterwards the lab is as before."""
-    file = provisioned_lab.directory / "group_vars" / "all.yml"
+    """Return a file of variables of all machines, empty; afterwards the lab is as before."""
+    # In one of the inventory's own groups: what the lab says of all stands elsewhere.
+    inventory = provisioned_lab.inventory.read_text()
+    own = "\n".join(["", "[site:children]", "slurm_controller", "slurm_compute", "slurm_login", ""])
+    file = provisioned_lab.directory / "group_vars" / "site.yml"
     file.parent.mkdir(exist_ok=True)
+    provisioned_lab.inventory.write_text(inventory + own)
     yield file
     file.unlink(missing_ok=True)
+    provisioned_lab.inventory.write_text(inventory)
     labs.clusterctl("provision", provisioned_lab.inventory, "slurm")
 
 
