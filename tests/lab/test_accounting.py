@@ -73,8 +73,8 @@ def test_a_limit_on_gpus_holds_the_second_job_and_says_why(lab: labs.Lab) -> Non
         labs.until(lambda: state(first) == "RUNNING None", 30, lambda: state(first))  # after its Prolog
         lab.root("head", f"scancel {first}")
         labs.until(lambda: state(second) == "RUNNING None", 60, lambda: state(second))
-        lab.root("head", f"scancel {second}")
     finally:
+        lab.root("head", "scancel --user=ada")
         lab.root("head", "sacctmgr --immediate modify account test1267 set GrpTRES=cpu=64,gres/gpu=-1")
 
 
