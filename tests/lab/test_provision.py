@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -162,6 +163,7 @@ def kill_after(lab: labs.Lab, results: int) -> None:
 def test_killed_runs_do_not_break_the_next_and_both_doors_leave_the_same_files(provisioned_lab: labs.Lab) -> None:
     """On machines of their own: what a killed first run has left is finished by plain Ansible."""
     with labs.made("t-door", nodes=2, logins=1) as other:
+        shutil.copytree(provisioned_lab.directory / "group_vars", other.directory / "group_vars")
         # Early, in the middle and late of what a first run does. What one run has done the next does not do again, so
         # it has fewer results; where exactly it is killed is another place every time.
         for results in (random.randint(3, 35), random.randint(20, 45), random.randint(5, 20)):  # noqa: S311

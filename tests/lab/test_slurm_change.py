@@ -51,17 +51,17 @@ class Site:
     def __init__(self, lab: labs.Lab) -> None:
         self.lab = lab
         self.variables = lab.directory / "group_vars" / "all.yml"
+        self.given = self.variables.read_text()
 
     def wants(self, **parameters: Any) -> None:
-        self.variables.parent.mkdir(exist_ok=True)
-        self.variables.write_text(yaml.safe_dump({"slurm_conf_parameters": parameters}))
+        self.variables.write_text(self.given + yaml.safe_dump({"slurm_conf_parameters": parameters}))
 
     def provision(self) -> subprocess.CompletedProcess[str]:
         return labs.clusterctl("provision", "--json", self.lab.inventory, "slurm", check=False)
 
     def take_back(self) -> None:
         """Have the inventory as it was; the cluster follows with the next provision, here or in a later test."""
-        self.variables.unlink(missing_ok=True)
+        self.variables.write_text(self.given)
 
 
 @pytest.fixture(scope="module")
