@@ -59,7 +59,6 @@ FILES = (
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
-    *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", MIRROR, "node1"),
     *spoilt("mode", "container_images", f"{MIRROR}/server.key", "node1"),

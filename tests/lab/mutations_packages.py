@@ -168,6 +168,7 @@ AUTHORITY = (
     ),
     *spoilt("mode", "container_images", "/etc/clusterctl", "head"),
     *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
+    *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),
 )
 
 REGISTRY_FILES = (
