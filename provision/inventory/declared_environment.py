@@ -23,6 +23,8 @@ _TAKEN = re.compile(
 #: Variables whose value is a directory, by custom.
 _DIRECTORY = re.compile(r"\w+_(?:HOME|DIR|CACHE|CACHE_DIR)")
 _LONGEST = 4096
+#: What jobs see besides: the image's system, toolkits, and the node's own directories.
+_OF_THE_NODE = ("/usr", "/etc", "/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108 - named, not used
 
 _OFFLINE = ("wheels", "models", "datasets")
 #: What Hugging Face's libraries write, below HF_HOME where nothing is said: huggingface_hub's and datasets' references.
@@ -101,10 +103,12 @@ def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[
         raise _refusal(
             "job_environment", f"{name} must be one line of {_LONGEST} characters at most", "shorten it", name
         )
-    shared = bool(_DIRECTORY.fullmatch(name)) and not text.startswith("~/")
-    if shared:
-        _require_seen(f"job_environment: {name}", name, text, mounts, hostvars)
-    return JobVariable(name=name, value=text, directory=shared)
+    shown = _shown(mounts, hostvars)
+    if _DIRECTORY.fullmatch(name) and not text.startswith("~/"):
+        own = [*_OF_THE_NODE, *(mount.path for mount in mounts)]
+        _require_seen(f"job_environment: {name}", name, text, [*shown, *own])
+    # Containers have the system of their image, and the site's files where these are on every node.
+    return JobVariable(name=name, value=text, directory=_is_path(text) and any(below(text, one) for one in shown))
 
 
 def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> list[JobVariable]:
@@ -121,7 +125,8 @@ def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping
             like = difflib.get_close_matches(str(key), _OFFLINE, 1)
             fix = f"did you mean {like[0]}?" if like else f"it knows {', '.join(_OFFLINE)}; others: job_environment"
             raise _refusal("job_offline", f"there is no {key}", fix, str(key))
-        _require_seen(f"job_offline: {key}", str(key), path, mounts, hostvars)
+        # A directory of each node's own disk holds what that node's jobs have written, and nothing of the site's.
+        _require_seen(f"job_offline: {key}", str(key), path, _shown(mounts, hostvars))
     found = []
     if wheels := value.get("wheels"):
         # Who names an index of their own means it.
@@ -147,26 +152,29 @@ def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping
     return found
 
 
-def _require_seen(
-    where: str, name: str, path: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Refuse what is no directory's path, or one that jobs do not see."""
-    if (
-        not isinstance(path, str)
-        or not re.fullmatch(r"/[A-Za-z0-9._+@/-]{1,254}", path)
-        or posixpath.normpath(path) != path
-    ):
-        raise _refusal(
-            where, f"is {path!r}: it must be an absolute path, written plainly: letters, digits and . _ + @ -",
-            "write it as /data/models", name,
-        )  # fmt: skip
-    # A directory of each node's own disk holds what that node's jobs have written, and nothing of the site's.
+def _shown(mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the directories that are the same for jobs on every node."""
     seen = ["/home", "/opt", *(mount.path for mount in mounts if mount.fstype != LOCAL)]
     for variables in hostvars.values():
         for shown in ("slurm_service_job_directories", "slurm_service_read_only_directories"):
             given = variables.get(shown) or []
-            seen += given.split(",") if isinstance(given, str) else given
-    if not any(below(path, str(one).strip()) for one in seen):
+            seen += [str(one).strip() for one in (given.split(",") if isinstance(given, str) else given)]
+    return seen
+
+
+def _is_path(value: Any) -> bool:
+    plain = isinstance(value, str) and re.fullmatch(r"/[A-Za-z0-9._+@/-]{1,254}", value)
+    return bool(plain) and posixpath.normpath(value) == value
+
+
+def _require_seen(where: str, name: str, path: Any, seen: Sequence[str]) -> None:
+    """Refuse what is no directory's path, or one that jobs do not see."""
+    if not _is_path(path):
+        raise _refusal(
+            where, f"is {path!r}: it must be an absolute path, written plainly: letters, digits and . _ + @ -",
+            "write it as /data/models", name,
+        )  # fmt: skip
+    if not any(below(path, one) for one in seen):
         raise _refusal(
             where,
             f"is {path}, which no job sees",

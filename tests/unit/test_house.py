@@ -13,6 +13,7 @@ import yaml
 
 from provision import content
 from provision.inventory import variables
+from provision.judge import road
 from provision.judge.manifest import GROUPS
 from provision.model.versions import SLURM_VERSION
 
@@ -136,6 +137,12 @@ BESIDE_ROLES = {
     "ansible.builtin.set_fact",
     "ansible.builtin.add_host",
 }
+
+
+def test_both_doors_ask_the_same_before_anything_is_changed() -> None:
+    observed = load(content.ROOT / "playbooks/preflight.yml")[0]
+
+    assert set(observed["vars"]["__stage_roles"]) == set(road.roles_of(["preflight"]))
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)

@@ -57,6 +57,19 @@ def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -
     assert words in f"{refused.value.problem} {refused.value.fix}"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CUDA_HOME", "/usr/local/cuda-12.8"), ("JAVA_HOME", "/usr/lib/jvm/default"), ("TRITON_CACHE_DIR", "/tmp/t"),
+        ("TRITON_CACHE_DIR", "/scratch/triton"), ("TORCH_HOME", "/data/torch"), ("HF_HOME", "~/hf"),
+    ],
+)  # fmt: skip
+def test_what_jobs_see_may_be_named(name: str, value: str) -> None:
+    (variable,) = cluster(**MOUNTS, job_environment={name: value}).job_environment
+
+    assert variable.directory == value.startswith("/data"), "containers have their own system"
+
+
 def test_a_directory_that_the_site_shows_to_jobs_is_seen() -> None:
     shown = {"slurm_service_read_only_directories": ["/srv/models"]}
 
@@ -129,4 +142,14 @@ def test_what_makes_containers_reads_the_same_names_and_the_directories(tmp_path
     assert ("A", "b c", False) in site_environment.lines(str(file))
     assert site_environment.volumes(path=str(file)) == ["--volume", f"{tmp_path}:{tmp_path}"]
     assert site_environment.volumes([str(tmp_path)], str(file)) == []
+
+
+def test_a_file_of_the_sites_is_seen_in_containers(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.pem"
+    certificate.touch()
+    file = tmp_path / "job_task"
+    text = render(cluster(**MOUNTS, job_environment={"PIP_CERT": "/data/ca.pem"}))["job_task"]
+    file.write_text(text.replace("/data/ca.pem", str(certificate)))
+
+    assert site_environment.volumes(path=str(file)) == ["--volume", f"{certificate}:{certificate}"]
     assert site_environment.lines(str(tmp_path / "none")) == []
