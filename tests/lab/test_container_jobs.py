@@ -369,7 +369,7 @@ sleep 1; scancel --me --name=stays; wait
     labs.until(lambda: on_node(lab, LEFT) == before, 40, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
 
 
-#: A job that leaves what it can: a container of a name, and a process of its own session. Of /tmp nothing is said: it is
+#: A job that leaves what it can: a container of a name, a process of its own session. Of /tmp nothing is said: it is
 #: the node's own on machines whose control groups are of version 1.
 LITTERS = """#!/bin/sh
 #SBATCH --nodelist=node1 --mem=500M --output=litters.log --no-requeue
