@@ -311,3 +311,8 @@ def test_what_a_script_says_to_ignore_is_no_mistake() -> None:
     assert {"fixed-port", "lost-work"} <= names
     assert told == names - {"fixed-port", "lost-work"}
     assert {one.name for one in findings(f"{script}echo lint-job: ignore fixed-port\n")} == names
+
+
+@pytest.mark.parametrize("image", ["7fbbc8cd26a8", "sha256:" + "a1" * 32])
+def test_an_images_number_is_no_other_images(image: str) -> None:
+    assert findings(job(f"{SRUN} --container-image={image} python train.py")) == []

@@ -74,7 +74,9 @@ def moving_tag(script: Script) -> Iterator[Told]:
     for line, image in _images(script):
         name = image.removeprefix("docker://").replace("#", "/")
         path = name.startswith((".", "/", "$")) or name.endswith((".sqsh", ".tar", ".sif", ".img"))
-        if path or "@sha256:" in name or (line, image) in told:
+        # podman images shows the first twelve digits of an image's number, which is no other image's.
+        number = re.fullmatch(r"(sha256:)?[0-9a-f]{12,64}", name) is not None
+        if path or number or "@sha256:" in name or (line, image) in told:
             continue
         told.add((line, image))
         tag = name.rpartition("/")[2].partition(":")[2]
