@@ -25,9 +25,10 @@ once() { # NAME COMMAND...
   echo "$name $(($(date +%s%N) - begin))"
 }
 many() { # COUNT: as many steps with a container each, begun at once
-  pids=
+  pids= bad=0
   for number in $(seq "$1"); do $step --container-image="$image" true & pids="$pids $!"; done
-  for pid in $pids; do wait "$pid"; done
+  for pid in $pids; do wait "$pid" || bad=1; done
+  return $bad
 }
 printf 'pass\n' >bench_train.py
 plain="python3 -m torch.distributed.run --nnodes 1 --node_rank 0 --nproc_per_node 2 --master_addr 127.0.0.1"
