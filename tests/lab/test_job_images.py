@@ -6,6 +6,7 @@ One scenario of some minutes, because each step is a provision: make test-jobs.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,8 +61,9 @@ def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_
         (context / "hello").chmod(0o755)
 
     say("one")
-    of_torch = {"name": "site/torch:1", "reference": torch}
-    mine = {"name": "mine:2", "containerfile": "mine"}
+    # Anew, whatever labs of this name have left in the registry that all labs of a computer share.
+    of_torch = {"name": "site/torch:1", "reference": torch, "revision": int(time.time())}
+    mine = {"name": "mine:2", "containerfile": "mine", "revision": int(time.time())}
     site.write_text(json.dumps({"job_images": [of_torch, mine], "job_environment": {"OF_THE_SITE": "a b"}}))
 
     told = pending(lab)

@@ -10,6 +10,7 @@ is collected under the lock of those who push, because what is only half there w
 from __future__ import annotations
 
 import fcntl
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -79,13 +80,17 @@ def main():
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for name in removed:
                     delete(push, *name.split("@"))
+                for record in (cache / "images").glob(f"{params['repository'].replace('/', '%')}%*.json"):
+                    # Nothing that was forgotten here is said to be lost when it is declared again.
+                    if json.loads(record.read_text(encoding="utf-8")).get("digest") not in digests:
+                        record.unlink()
                 collect = ["runuser", "--user=docker-registry", "--", "docker-registry", "garbage-collect"]
                 code, said = run([*collect, "/etc/docker/registry/write.yml"], COLLECT)
             if code != 0:
                 module.fail_json(msg=f"docker-registry garbage-collect failed: {said.strip()[-1000:]}")
         if old := old_builds(push, params["repository"], params["references"]):
             run(["docker", "image", "rm", *old], COLLECT)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         module.fail_json(msg=f"the registry at {push} would not forget what is old: {error}")
     module.exit_json(changed=bool(removed), removed=removed)
 
