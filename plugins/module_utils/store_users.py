@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from pathlib import Path
 
 from ansible.module_utils import image_store
 
 #: Where each job keeps its containers.
 JOBS = "/var/lib/clusterctl/jobs"
+#: Bytes of a job's list that are read: thousands of containers, of which each has less than 1 KB.
+LIST_LIMIT = 4 << 20
 
 #: A layer in an overlay's options: by its short name, or its own.
 _LAYER = re.compile(r"(?:^|[/:=,])(?:l/([A-Z0-9]{26})|([0-9a-f]{64})/diff)")
@@ -73,6 +76,28 @@ def job_of(pid, proc="/proc"):
     return f"job {jobs[0]}" if jobs else f"process {pid}"
 
 
+def of_user(directory, *path):
+    """Return what a file says that an ordinary user may have put there, below a directory that is root's.
+
+    Root reads it: nothing is followed, waited for or read without end. What is no small regular file is an OSError.
+    """
+    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in path:
+            below = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
+            os.close(at)
+            at = below
+        if not stat.S_ISREG(os.fstat(at).st_mode):
+            raise OSError(f"{'/'.join(path)} is no file")
+        with os.fdopen(os.dup(at), "rb") as file:
+            content = file.read(LIST_LIMIT + 1)
+    finally:
+        os.close(at)
+    if len(content) > LIST_LIMIT:
+        raise OSError(f"{'/'.join(path)} has more than {LIST_LIMIT} bytes")
+    return content
+
+
 def of_jobs(directory=JOBS):
     """Return layers and images that jobs' storages name, each with the jobs."""
     found: dict = {}
@@ -80,9 +105,10 @@ def of_jobs(directory=JOBS):
         for kind in ("layers", "containers"):
             for file in (f"{kind}.json", f"volatile-{kind}.json"):
                 try:
-                    entries = json.loads((job / "storage" / f"overlay-{kind}" / file).read_text(encoding="utf-8"))
+                    entries = json.loads(of_user(directory, job.name, "storage", f"overlay-{kind}", file))
                     named = {entry.get(key) for entry in entries for key in ("parent", "image", "layer")}
-                except (OSError, ValueError, AttributeError, TypeError):
+                except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+                    # Who spoils it keeps nothing from being removed, and does so to the own job alone.
                     continue
                 for name in named - {None, ""}:
                     found.setdefault(name, set()).add(f"job {job.name}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +299,39 @@ def test_what_a_jobs_storage_names_stays_while_no_container_of_it_runs(
     (place / file).write_text(json.dumps([entry]))
 
     assert told(store)[B]["used"] == ["job 31"]
+
+
+@pytest.mark.parametrize("spoilt", ["fifo", "endless", "large", "deep", "directory", "elsewhere"])
+def test_what_a_jobs_user_has_put_in_a_lists_place_is_neither_waited_for_nor_followed(
+    store: Path, spoilt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = store / "jobs" / "31" / "storage" / "overlay-containers"
+    listed = place / "containers.json"
+    place.mkdir(parents=True)
+    entry = json.dumps([{"id": "1", "image": B}])
+    (store / "other.json").write_text(entry)
+    if spoilt == "fifo":
+        os.mkfifo(listed)
+    elif spoilt == "endless":
+        listed.symlink_to("/dev/zero")
+    elif spoilt == "large":
+        monkeypatch.setattr(store_users, "LIST_LIMIT", len(entry) - 1, raising=False)
+        listed.write_text(entry)
+    elif spoilt == "deep":
+        listed.write_text("[" * 100_000)
+    elif spoilt == "directory":
+        listed.mkdir()
+    else:
+        place.rmdir()
+        (store / "others").mkdir()
+        (store / "others" / "containers.json").write_text(entry)
+        place.symlink_to(store / "others")
+
+    signal.alarm(5)
+    try:
+        assert told(store)[B]["used"] == []
+    finally:
+        signal.alarm(0)
 
 
 def test_an_image_that_is_somebody_elses_too_stays_with_that_ones_name(store: Path) -> None:
