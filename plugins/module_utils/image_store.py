@@ -23,6 +23,20 @@ def listed(store, kind):
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
+def unreadable(store):
+    """Return which list of the store is there and cannot be read, empty where there is none such."""
+    for kind in ("images", "layers"):
+        file = Path(store) / f"overlay-{kind}" / f"{kind}.json"
+        try:
+            if not isinstance(json.loads(file.read_text(encoding="utf-8")), list):
+                return str(file)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            return str(file)
+    return ""
+
+
 def has(store, reference, name=""):
     """Tell whether the store has the image, and under this name, too, where one is given."""
     wanted = {reference, name} - {""}

@@ -157,7 +157,8 @@ def collect(ask, proc="/proc", jobs=JOBS):
     """Return what is ``stored``, and of each what it has too much, where ``ask`` names what is ``wanted``.
 
     ``wanted`` has the references, by digest, and the names that are to be there. ``untag`` are an image's other names;
-    ``remove`` says that nothing of it is wanted, and ``used``, by whom it is used all the same, that it has to stay.
+    ``remove`` says that nothing of it is wanted, and ``used``, by whom it is used all the same, that it has to stay,
+    with its names: later steps of that job ask for them.
     The same image may be somebody else's, too, by a digest at another place: that one stays.
     """
     found, wanted, named = stored(ask["store"], ask["repository"]), set(ask["wanted"]), ours(ask["repository"])
@@ -166,10 +167,13 @@ def collect(ask, proc="/proc", jobs=JOBS):
         image["untag"] = [name for name in surplus if "@" not in name or named.search(name)]
         others = any("@" in name and not named.search(name) for name in image["names"])
         image["old"] = not others and not any("@" in name for name in set(image["names"]) & wanted)
-    using = users(ask["store"], [image["id"] for image in found if image["old"]], proc, jobs)
+    asked = [image["id"] for image in found if image["old"] or image["untag"]]
+    using = users(ask["store"], asked, proc, jobs)
     for image in found:
         image["used"] = using.get(image["id"], [])
         image["remove"] = image["old"] and not image["used"]
+        if image["used"]:
+            image["untag"] = []
         if image.pop("old"):
             # By the digest it is known as ours when it is not used any more.
             image["untag"] = [name for name in image["untag"] if "@" not in name]

@@ -18,6 +18,7 @@ import time
 from ansible.module_utils import (
     hosts_text,
     image_recipe,
+    image_store,
     job_image_sources,
     machine_commands,
     machine_engine,
@@ -219,7 +220,7 @@ def main():
         machine.setdefault("images", {}).update(job_image_sources.states(job_images, patience))
         machine["job_images"]["sources"] = job_image_sources.sources(job_images["images"])
         machine["job_images"]["kept"] = job_image_sources.kept(job_images) if job_images["own"] else []
-    if "node" in job_images:
+    if "node" in job_images and not image_store.unreadable(job_images["node"]["store"]):
         machine["job_images"]["stored"] = store_users.collect(job_images["node"])
     if slurm:
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)

@@ -19,6 +19,7 @@ SUBJECT = Subject("job_images", ("built", "stored", "collected"), fix="clusterct
 BEFORE = Subject("job_images", ("sources",), fix="clusterctl preflight", before=True)
 
 _SILENT = "the controller did not say which images it has"
+_UNREAD = "the machine did not say which images are in /var/lib/clusterctl/images, whose lists cannot be read"
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -26,7 +27,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``wants``: the ``images``, as provision.model.job_images.JobImage tells them; ``builds``, whether this machine has
     them made, in a registry that is its ``own``; ``compute``, whether jobs run here; ``references`` by their keys,
-    empty where one is still to be made, None where the controller did not say.
+    empty where one is still to be made, None where the controller did not say; ``left``, the ids of what a job used
+    when the role removed what was old.
     """
     return [_sources(facts, wants), _built(facts, wants), _stored(facts, wants), _collected(facts, wants)]
 
@@ -111,6 +113,8 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         return SUBJECT.skip("stored", "job_images is empty")
     if silent := [image["name"] for image in wants["images"] if wants["references"].get(image["key"]) is None]:
         return SUBJECT.unknown("stored", f"{_SILENT}: {brief(silent)}")
+    if "stored" not in facts.get("job_images", {}):
+        return SUBJECT.unknown("stored", _UNREAD)
     there = {name: one for one in _ours(facts) for name in one["names"]}
     wrong = []
     for image in wants["images"]:
@@ -128,6 +132,8 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "each image of job_images in the store that all jobs read, under its name",
         source="/var/lib/clusterctl/images",
         cause="it is new, has been made again, or was removed by hand",
+        # Of a run of some nodes alone the controller, which makes it, is no part.
+        fix="clusterctl provision slurm, without --limit" if "" in wants["references"].values() else None,
     )
 
 
@@ -135,13 +141,21 @@ def _collected(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     references = [wants["references"].get(image["key"]) for image in wants["images"]]
     if not all(references):
         return SUBJECT.skip("collected", "which are old shows when all of job_images are made")
+    told = facts.get("job_images", {})
+    if wants["compute"] and "stored" not in told:
+        return SUBJECT.unknown("collected", _UNREAD)
+    if wants["builds"] and wants["own"] and "kept" not in told:
+        return SUBJECT.unknown("collected", "the machine did not say what its registry keeps")
     old = [one for one in _ours(facts) if one["remove"] or one["untag"]] if wants["compute"] else []
-    gone = [_called(one) for one in old]
+    # A job that ended since is no mistake of the run: the next one removes what was its.
+    gone = [_called(one) for one in old if one["id"] not in wants.get("left", ())]
     if wants["builds"] and wants["own"]:
         wanted = {str(reference).partition("@")[2] for reference in references}
-        kept = (name.partition("@")[::2] for name in facts.get("job_images", {}).get("kept", []))
+        kept = (name.partition("@")[::2] for name in told.get("kept", []))
         gone += [f"{name} ({digest[7:19]}) is in the registry" for name, digest in kept if digest not in wanted]
     stay = [f"{_called(one)} stays: {brief(one['used'])} uses it" for one in _ours(facts) if one["used"]]
+    ended = [one for one in old if one["id"] in wants.get("left", ())]
+    stay += [f"{_called(one)} stays until the next provision: a job used it until just now" for one in ended]
     return SUBJECT.check(
         "collected",
         not gone,

@@ -8,9 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
+import yaml
 from machines import plugin
 
+from provision.content import ROOT
 from provision.judge import job_images
 from provision.model.checks import Check, Verdict
 from provision.model.facts import facts_from
@@ -18,9 +21,13 @@ from provision.model.job_images import JobImage
 
 plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
 plugin("plugins/module_utils/image_recipe.py", "ansible.module_utils.image_recipe")
-plugin("plugins/module_utils/image_store.py", "ansible.module_utils.image_store")
+image_store = plugin("plugins/module_utils/image_store.py", "ansible.module_utils.image_store")
 sources = plugin("plugins/module_utils/job_image_sources.py", "ansible.module_utils.job_image_sources")
 store_users = plugin("plugins/module_utils/store_users.py", "ansible.module_utils.store_users")
+plugin("plugins/module_utils/image_space.py", "ansible.module_utils.image_space")
+plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
+plugin("plugins/module_utils/telling.py", "ansible.module_utils.telling")
+removed = plugin("roles/job_images/library/job_images_removed.py")
 
 A, B = "a" * 64, "b" * 64
 IMAGE = {
@@ -129,7 +136,7 @@ def test_the_registry_of_the_controller_keeps_what_is_declared_and_nothing_else(
     check = judged({**told, "job_images": {"kept": kept}}, builds=True, compute=False)["collected"]
     assert (check.verdict, check.observed) == (Verdict.FAIL, f"jobs/lab/one ({B[:12]}) is in the registry")
     assert judged({**told, "job_images": {"kept": kept[:1]}}, builds=True, compute=False)["collected"].ok
-    assert judged({**told, "job_images": {"kept": kept}}, builds=True, own=False)["collected"].ok, (
+    assert judged({**told, "job_images": {"kept": kept}}, builds=True, own=False, compute=False)["collected"].ok, (
         "a site's has its own rules"
     )
 
@@ -262,12 +269,12 @@ def test_an_old_image_that_nobody_uses_goes_and_others_images_are_left_alone(sto
         f"lowerdir=/var/lib/clusterctl/images/overlay/{'2' * 64}/diff",
     ],
 )
-def test_an_image_in_the_root_of_a_running_container_stays_and_loses_its_name(store: Path, mount: str) -> None:
+def test_an_image_in_the_root_of_a_running_container_stays_with_its_name(store: Path, mount: str) -> None:
     process(store, 77, mount, "A=b\0SLURM_JOB_ID=12\0")
 
     found = told(store)
 
-    assert (found[B]["remove"], found[B]["used"], found[B]["untag"]) == (False, ["job 12"], ["localhost/gone:1"])
+    assert (found[B]["remove"], found[B]["used"], found[B]["untag"]) == (False, ["job 12"], [])
 
 
 def test_a_container_of_another_image_with_the_same_base_keeps_nothing(store: Path) -> None:
@@ -348,3 +355,65 @@ def test_an_image_that_has_another_name_now_loses_only_the_old_one(store: Path) 
     found = told(store, (REFERENCE, "localhost/uno:1.0"))
 
     assert (found[A]["remove"], found[A]["untag"]) == (False, ["localhost/one:1.0"])
+
+    process(store, 77, f"lowerdir=l/{'N' * 26}:l/{'B' * 26}", "SLURM_JOB_ID=12\0")
+    assert told(store, (REFERENCE, "localhost/uno:1.0"))[A]["untag"] == []
+
+
+def test_what_is_replaced_goes_before_the_new_one_comes_only_where_both_do_not_fit(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = "head:5000/clusterctl/jobs/lab/gone@sha256:" + "c" * 64
+    wanted = (REFERENCE, "localhost/one:1.0", new, "localhost/gone:1")
+    found = [{**image} for image in told(store, wanted).values()]
+    params = {"store": str(store / "store"), "wanted": wanted, "coming": [REFERENCE, new]}
+    monkeypatch.setattr(removed.image_space, "lacking", lambda store, references: 10)
+
+    monkeypatch.setattr(removed.image_space, "free", lambda path: 10**12)
+    assert removed.due(found, params) == []
+    assert [image["id"] for image in removed.due(found, {**params, "coming": []})] == [B]
+    assert [image["id"] for image in removed.due(found, {**params, "wanted": wanted[:2]})] == [B]
+    monkeypatch.setattr(removed.image_space, "free", lambda path: 10)
+    assert [image["id"] for image in removed.due(found, params)] == [B]
+
+
+def test_of_a_store_whose_lists_cannot_be_read_nothing_is_known(tmp_path: Path) -> None:
+    assert not image_store.unreadable(str(tmp_path))
+    (tmp_path / "overlay-images").mkdir()
+    (tmp_path / "overlay-images" / "images.json").write_text("[]")
+    assert not image_store.unreadable(str(tmp_path))
+    (tmp_path / "overlay-images" / "images.json").write_text("[")
+    assert image_store.unreadable(str(tmp_path)).endswith("images.json")
+
+    found = judged({"job_images": {}})
+    assert {found[name].verdict for name in ("stored", "collected")} == {Verdict.UNKNOWN}
+    assert judged({"job_images": {"stored": []}}, builds=True)["collected"].verdict is Verdict.UNKNOWN
+
+
+def test_a_job_that_ends_during_the_run_leaves_its_image_to_the_next_one() -> None:
+    old = stored(OLD, "localhost/gone:1", remove=True)
+    facts = on_node(stored(REFERENCE, IMAGE["stored"], id=B), old)
+
+    assert judged(facts)["collected"].verdict is Verdict.FAIL
+    now = judged(facts, left=[A])["collected"]
+    assert now.verdict is Verdict.PASS
+    assert "until the next provision" in now.observed
+
+
+def test_what_is_still_to_be_made_is_made_by_a_run_with_the_controller() -> None:
+    assert "without --limit" in judged(on_node(), references={KEY: ""})["stored"].fix
+    assert "--limit" not in judged(on_node())["stored"].fix
+
+
+def test_an_image_keeps_no_node_from_slurm_and_none_that_is_not_made_is_pulled() -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/slurm.yml").read_text())
+    last = [play["name"] for play in plays if "job_images" in json.dumps(play)][1:]
+    assert last == [play["name"] for play in plays[-2:]]
+    assert "on=" not in plays[-2]["hosts"]
+    assert plays[-3]["ansible.builtin.import_playbook"] == "prove.yml"
+
+    tasks = yaml.safe_load((ROOT / "roles/job_images/tasks/place.yml").read_text())
+    placing = next(task for task in tasks if "cluster_image_place" in task)
+    condition = jinja2.Environment(autoescape=True).compile_expression(placing["when"])
+    for reference, placed in ((REFERENCE, True), ("", False), (None, False)):
+        assert condition(__job_images_references={KEY: reference}, item={"key": KEY}) is placed

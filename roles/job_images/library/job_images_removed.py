@@ -9,7 +9,7 @@ jobs, whose containers rest on the store without being in its list.
 
 from __future__ import annotations
 
-from ansible.module_utils import image_store, store_users
+from ansible.module_utils import image_registry, image_space, image_store, store_users
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
 from ansible.module_utils.telling import follow
@@ -22,15 +22,39 @@ options:
   repository: {type: str, required: true, description: Where the cluster's images of jobs are in the registry.}
   wanted: {type: list, elements: str, required: true, description: References and names that stay.}
   tool: {type: str, required: true, description: Image whose podman does it.}
+  coming:
+    description:
+      - Images by digest that are about to come. What has the name of one until then, for jobs that start, is
+        removed only where they do not fit beside it.
+    type: list
+    elements: str
+    default: []
 """
 
 RETURN = """
 removed: {type: list, returned: always, description: Names of what was removed.}
 used: {type: dict, returned: always, description: "By name, who uses what had to stay."}
+ansible_facts:
+  type: dict
+  returned: always
+  description: "C(cluster_job_images_left), the ids of what had to stay: its job may end before it is looked at again."
 """
 
 #: Seconds for what podman does to its lists, and to the files of one image.
 LIMIT = 600
+
+
+def due(found, params):
+    """Return the images of these that are to be removed now."""
+    images = [image for image in found if image["remove"]]
+    named = [image for image in images if set(image["names"]) & set(params["wanted"])]
+    if not named or not params["coming"]:
+        return images
+    try:
+        needed = image_space.lacking(params["store"], params["coming"]) * image_space.ON_DISK
+    except image_registry.RegistryError:
+        needed = 0  # who is to pull them says it
+    return images if image_space.problem(needed, params["store"]) else [one for one in images if one not in named]
 
 
 def main():
@@ -41,6 +65,7 @@ def main():
             "repository": {"type": "str", "required": True},
             "wanted": {"type": "list", "elements": "str", "required": True},
             "tool": {"type": "str", "required": True},
+            "coming": {"type": "list", "elements": "str", "default": []},
         },
     )
     params, done = module.params, []
@@ -58,12 +83,12 @@ def main():
             podman(image["untag"][0], "untag", image["id"], *image["untag"])
             done += image["untag"]
     found = store_users.collect(params)
-    for image in found:
-        if image["remove"]:
-            podman(image["names"][0], "rmi", "--force", image["id"])
-            done += image["names"]
+    for image in due(found, params):
+        podman(image["names"][0], "rmi", "--force", image["id"])
+        done += image["names"]
     used = {image["names"][0]: image["used"] for image in found if image["used"]}
-    module.exit_json(changed=bool(done), removed=done, used=used)
+    left = {"cluster_job_images_left": [image["id"] for image in found if image["used"]]}
+    module.exit_json(changed=bool(done), removed=done, used=used, ansible_facts=left)
 
 
 if __name__ == "__main__":
