@@ -384,7 +384,8 @@ SLURM = """#!/bin/sh
 case ${0##*/} in
 squeue) echo "2|batch|n4" ;;
 sinfo) printf 'n1\\nn2\\nn3\\nn4\\n' ;;
-*) echo "$*" >>"$SAID"; case $1 in $FAILS) echo "slurm_update error: $1 is refused" >&2; exit 1 ;; esac ;;
+scontrol) [ "$1" != show ] || { echo "KillWait                = ${KILL_WAIT:-30} sec"; exit 0; }
+    echo "$*" >>"$SAID"; case $1 in $FAILS) echo "slurm_update error: $1 is refused" >&2; exit 1 ;; esac ;;
 esac
 """
 
@@ -412,20 +413,42 @@ def test_a_job_goes_back_held_and_leaves_out_what_it_left_out_before(slurm: Path
 
 
 def test_a_job_that_would_wait_for_ever_is_not_put_back(slurm: Path) -> None:
-    assert requeue.back(7, ["n1", "n3"]) == "partition batch has 4 nodes, too few for 2 without n1,n3,n4"
+    assert (
+        requeue.back(7, ["n1", "n3"])
+        == "the job is not requeued: partition batch has 4 nodes, too few for 2 without n1,n3,n4"
+    )
     assert not slurm.exists()
 
 
-@pytest.mark.parametrize(("fails", "said"), [("requeuehold", ["requeuehold 7"]), ("update", None)])
-def test_what_slurm_refuses_is_told_and_the_job_is_not_left_held(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch, fails: str, said: list[str] | None
+HELD = ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4", "release 7"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "told", "said"),
+    [
+        ("requeuehold", "the job is not requeued: slurm_update error: requeuehold is refused", HELD[:1]),
+        ("update", "the job is requeued, with these nodes: slurm_update error: update is refused", HELD),
+        (
+            "release",
+            "the job is requeued, and held: slurm_update error: release is refused. scontrol release 7",
+            [*HELD, "release 7"],
+        ),
+    ],
+)
+def test_what_slurm_refuses_is_told_as_it_is_and_the_job_is_not_left_held(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, fails: str, told: str, said: list[str]
 ) -> None:
     monkeypatch.setenv("FAILS", fails)
 
-    assert requeue.back(7, ["n2"]) == f"slurm_update error: {fails} is refused"
-    assert slurm.read_text().splitlines() == (
-        said or ["requeuehold 7", "update JobId=7 ExcNodeList=n2,n4", "release 7"]
-    )
+    assert requeue.back(7, ["n2"]) == told
+    assert slurm.read_text().splitlines() == said
+
+
+def test_a_job_is_not_put_back_where_slurm_would_end_what_does_it(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KILL_WAIT", "5")
+
+    assert "KillWait is 5 s" in requeue.back(7, ["n2"])
+    assert not slurm.exists()
 
 
 #: As container_task does it: a process is left outside, and in the container nothing of Slurm's is found.
@@ -550,3 +573,22 @@ def test_an_image_without_sshd_is_said_to_have_none(
     with pytest.raises(step.Refusal, match="there is no sshd here") as refused:
         ssh.found("sshd", str(tmp_path))
     assert "openssh-server" in refused.value.args[1]
+
+
+def test_keys_are_taken_from_nobodys_directory_but_ones_own(tmp_path: Path) -> None:
+    own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2"}
+    way = ssh.Ssh(step.Step(own), str(tmp_path), os.environ)
+    way.offer()
+    shared = next(tmp_path.iterdir())
+    assert sorted(one.name for one in shared.iterdir()) == ["host", "host.pub", "key", "key.pub"]
+
+    # Put into its place by somebody who may write where it is: another owner's, an open one, a link.
+    (tmp_path / "own").mkdir()
+    shared.chmod(0o755)
+    with pytest.raises(step.Refusal, match="is somebody else's"):
+        way._take(tmp_path / "own")
+    shared.rename(tmp_path / "theirs")
+    shared.symlink_to(tmp_path / "theirs")
+    with pytest.raises(step.Refusal, match="Not a directory"):
+        way._take(tmp_path / "own")
+    assert list((tmp_path / "own").iterdir()) == []

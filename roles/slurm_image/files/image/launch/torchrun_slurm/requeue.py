@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -29,6 +30,9 @@ VARIABLE, DESCRIPTOR = "SLURM_REQUEUE_DESCRIPTOR", 3
 
 #: Seconds in which slurmctld answers, and in which all of it is done: Slurm's own KillWait is 30.
 ANSWER, DONE = 8, 25
+
+#: Of Slurm's KillWait the least seconds in which what ends with its job can put that back.
+LEAST_KILL_WAIT = 10
 
 #: Those with which Slurm ends a job that goes back: what puts it back would not come to its end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -64,7 +68,7 @@ def slurm(*words: str) -> str:
 
 
 def back(job: int, without: list[str]) -> str:
-    """Put a job back into the queue, to run on other nodes; return why that is not possible, nothing where it was done.
+    """Put a job back into the queue, to run on other nodes; return what went wrong, nothing where it was done.
 
     Slurm takes a list of nodes for jobs that wait, so it goes back held; it then begins two minutes later (slurmctld).
     """
@@ -74,13 +78,28 @@ def back(job: int, without: list[str]) -> str:
         excluded = sorted({*hosts(before.replace("(null)", "")), *without})
         there = set(slurm("sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N").split())
         if len(there - set(excluded)) < count:
-            return f"partition {partition} has {len(there)} nodes, too few for {count} without {','.join(excluded)}"
+            few = f"partition {partition} has {len(there)} nodes, too few for {count} without {','.join(excluded)}"
+            return f"the job is not requeued: {few}"
+        kill_wait = re.search(r"KillWait\s*=\s*(\d+)", slurm("scontrol", "show", "config"))
+        if kill_wait and int(kill_wait[1]) < LEAST_KILL_WAIT:
+            return (
+                f"the job is not requeued: Slurm's KillWait is {kill_wait[1]} s, in which it may not be put back whole"
+            )
         slurm("scontrol", "requeuehold", str(job))
-        try:
-            slurm("scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(excluded)}")
-        finally:
-            slurm("scontrol", "release", str(job))
     except (RuntimeError, ValueError, IndexError) as problem:
+        return f"the job is not requeued: {problem}"
+    wrong = tried("scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(excluded)}")
+    held = tried("scontrol", "release", str(job)) and tried("scontrol", "release", str(job))
+    if held:
+        return f"the job is requeued, and held: {held}. scontrol release {job}"
+    return f"the job is requeued, with these nodes: {wrong}" if wrong else ""
+
+
+def tried(*words: str) -> str:
+    """Run a command of Slurm's; return why it does not work, nothing where it does."""
+    try:
+        slurm(*words)
+    except RuntimeError as problem:
         return str(problem)
     return ""
 
@@ -156,7 +175,7 @@ class Requeue:
         say(f"{shown}: the job is requeued without it, for turn {self._turns + 1} of at most {TURNS}")
         hindered = self._ask(nodes)
         if hindered:
-            say(f"the job is not requeued: {hindered}")
+            say(hindered)
 
     def _ask(self, nodes: list[str]) -> str:
         if self._outside is None:
@@ -166,9 +185,13 @@ class Requeue:
                 outside.settimeout(DONE)
                 outside.sendall(json.dumps(nodes).encode() + b"\n")
                 with outside.makefile("rb") as answer:
-                    return str(json.loads(answer.readline() or b'"the process outside of the container has ended"'))
+                    return str(
+                        json.loads(
+                            answer.readline() or b'"the job is not requeued: nobody outside of the container answers"'
+                        )
+                    )
         except (OSError, ValueError) as problem:
-            return str(problem)
+            return f"whether the job is requeued is not known: {problem}. squeue --jobs={self._job}"
 
 
 def say(text: str) -> None:

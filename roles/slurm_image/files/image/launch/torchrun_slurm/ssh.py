@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Mapping, Sequence
@@ -93,14 +94,35 @@ class Ssh:
 
     def offer(self) -> None:
         """Make this job's keys, for all nodes to take."""
-        shutil.rmtree(self._shared, ignore_errors=True)
+        self.withdraw()
         self._shared.mkdir(mode=0o700, parents=True)
-        for name in ("host", "key"):
-            words = [self._keygen, "-q", "-t", "ed25519", "-N", "", "-C", f"job {self._step.job}"]
-            subprocess.run([*words, "-f", str(self._shared / f"{name}.new")], check=True, stdin=subprocess.DEVNULL)
-        # Under its name once it is whole.
-        for name in ("host.new.pub", "key.new.pub", "host.new", "key.new"):
-            (self._shared / name).rename(self._shared / name.replace(".new", ""))
+        place = self._mine()
+        try:
+            with tempfile.TemporaryDirectory(prefix="torchrun-slurm-keys-") as made:
+                for name in ("host", "key"):
+                    words = [self._keygen, "-q", "-t", "ed25519", "-N", "", "-C", f"job {self._step.job}"]
+                    subprocess.run([*words, "-f", f"{made}/{name}"], check=True, stdin=subprocess.DEVNULL)
+                # Under its name once it is whole; the one that is waited for comes last.
+                for name in ("host.pub", "key.pub", "host", "key"):
+                    write(f"{name}.new", Path(made, name).read_text(encoding="ascii"), within=place)
+                    os.rename(f"{name}.new", name, src_dir_fd=place, dst_dir_fd=place)
+        finally:
+            os.close(place)
+
+    def _mine(self) -> int:
+        """Return the opened directory of keys. Others may write where it is, and put one of theirs into its place."""
+        try:
+            opened = os.open(self._shared, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as problem:
+            raise Refusal(f"{self._shared}: {problem.strerror}", "give a directory of yours: --output-dir") from problem
+        about = os.fstat(opened)
+        if about.st_uid != os.getuid() or about.st_mode & 0o077:
+            os.close(opened)
+            raise Refusal(
+                f"{self._shared} is somebody else's, or others may look into it",
+                "give a directory of yours: --output-dir",
+            )
+        return opened
 
     def end(self) -> None:
         """Have nothing of this be left."""
@@ -138,8 +160,13 @@ class Ssh:
             # A list of the directory's files that was kept is asked for anew.
             os.close(os.open(self._shared.parent, os.O_RDONLY))
             time.sleep(0.2)
-        for name in ("host", "host.pub", "key", "key.pub"):
-            write(own / name, (self._shared / name).read_text(encoding="ascii"))
+        place = self._mine()
+        try:
+            for name in ("host", "host.pub", "key", "key.pub"):
+                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place), encoding="ascii") as stream:
+                    write(own / name, stream.read())
+        finally:
+            os.close(place)
 
     def begun(self) -> bool:
         """Tell whether this node's sshd answers."""
@@ -159,9 +186,10 @@ class Ssh:
         return False
 
 
-def write(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file that nobody else can read at any time."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as stream:
+def write(path: Path | str, text: str, mode: int = 0o600, within: int | None = None) -> None:
+    """Write a file that nobody else can read at any time; ``within`` an opened directory where that is given."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=within)
+    with os.fdopen(opened, "w", encoding="utf-8") as stream:
         stream.write(text)
 
 
