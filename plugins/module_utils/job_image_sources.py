@@ -7,17 +7,27 @@ Files on the controller count by name, size and time: images have gigabytes, and
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import platform
 import re
+import select
+import signal
+import stat
+import time
 from pathlib import Path
 
-from ansible.module_utils import image_recipe, image_registry
+from ansible.module_utils import image_recipe, image_registry, machine_mounts
+from ansible.module_utils.machine_hardware import read
 
 #: Bytes of a file that are told: a tar's first header.
 HEAD = 512
+#: Bytes of a Containerfile that are read.
+TEXT = 1 << 20
+#: Seconds in which a disk says what is in a directory, and in which it does so where it is read to be built from.
+SECONDS, PATIENTLY = 10, 300
 RECIPES = ("Containerfile", "Dockerfile")
 #: What an image is built upon, or copies from.
 _NAMED = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)|--from=(\S+)")
@@ -64,29 +74,137 @@ def bases(text, known):
     return [word for word in dict.fromkeys(words) if word in known]
 
 
-def recipes(ask):
+def _begun(work):
+    """Begin work in a process of its own; return that and where its answer comes, as JSON."""
+    answer, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write)
+        return child, answer
+    try:
+        # One that cannot be ended is left behind: it must hold nothing for whose end anybody waits.
+        null = os.open(os.devnull, os.O_RDWR)
+        for handle in (0, 1, 2):
+            os.dup2(null, handle)
+        with os.fdopen(write, "w") as out:
+            json.dump(work(), out)
+    finally:
+        os._exit(0)
+
+
+def _answer(stream, end):
+    """Return what is told until ``end``, or None."""
+    chunks: list = []
+    while select.select([stream], [], [], max(0, end - time.monotonic()))[0]:
+        chunk = os.read(stream, 1 << 16)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+    return None
+
+
+def apart(works, seconds):
+    """Return by key what each of these does, or None where it has not ended within so many seconds.
+
+    Files may be on a server's disk, and a server that is away holds whoever asks: each is a process of its own,
+    which is ended at the limit and not waited for.
+    """
+    begun = {key: _begun(work) for key, work in works.items()}
+    end, found = time.monotonic() + seconds, {}
+    for key, (child, stream) in begun.items():
+        told = _answer(stream, end)
+        os.close(stream)
+        try:
+            found[key] = None if told is None else json.loads(told)
+        except ValueError:
+            found[key] = {"error": "it could not be read"}
+        if told is None:
+            os.kill(child, signal.SIGKILL)
+            time.sleep(0.05)
+        os.waitpid(child, os.WNOHANG if told is None else 0)
+    return found
+
+
+def _looked(image):
+    """Return what is at an image's path: ``files``, the ``text`` of a Containerfile, and what ``sources`` tells."""
+    path = Path(image["source"])
+    try:
+        state = path.stat()
+        folder, file = stat.S_ISDIR(state.st_mode), path
+        if not folder and not stat.S_ISREG(state.st_mode):
+            return {"error": "it is neither a file nor a directory"}
+        kind, head, text, recipe = "directory" if folder else "file", b"", "", False
+        if image["kind"] == "containerfile":
+            file = containerfile(path)
+            recipe = file.is_file()
+            text = _begin(file, TEXT).decode("utf-8", "replace") if recipe else ""
+        elif not folder:
+            head = _begin(path, HEAD)
+        source = {"kind": kind, "size": state.st_size, "head": head.hex(), "recipe": recipe}
+        return {"source": source, "files": listing(path), "text": text}
+    except OSError as error:
+        return {"error": str(error.strerror)}
+
+
+def _begin(path, size):
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def look(images, seconds):
+    """Return by key what is at the paths of images that are this machine's; None where that was not told in time."""
+    own = [image for image in images if image["kind"] != "reference" and not image["given"]]
+    return apart({image["key"]: lambda image=image: _looked(image) for image in own}, seconds)
+
+
+class LateError(OSError):
+    """A disk did not say in time what it has."""
+
+
+def recipes(ask, there=None):
     """Return for each image, by key, a hash of all that it is made of, or an OSError: why that is not known.
 
-    What one is built upon, of those before it in the list, is a part of it.
+    What one is built upon, of those before it in the list, is a part of it. ``there`` is what ``look`` has found.
     """
     found: dict = {}
     known: dict = {}
+    there = look(ask["images"], PATIENTLY) if there is None else there
     for image in ask["images"]:
         parts = {name: image[name] for name in ("stored", "kind", "revision")}
         try:
+            told = _found(there, image)
             if image["kind"] == "reference":
                 parts["reference"] = image["source"]
             else:
-                parts["files"] = image["content"] if image["given"] else listing(image["source"])
+                parts["files"] = image["content"] if image["given"] else told["files"]
             if image["kind"] == "containerfile":
-                text = image["text"] if image["given"] else containerfile(image["source"]).read_text(errors="replace")
-                parts["bases"] = {name: known[name] for name in bases(text, known)}
+                upon = {name: known[name] for name in bases(image["text"] if image["given"] else told["text"], known)}
+                for error in upon.values():
+                    if isinstance(error, OSError):
+                        raise error
+                parts["bases"] = upon
         except OSError as error:
-            found[image["key"]] = error
+            found[image["key"]] = known[image["stored"]] = error
             continue
         text = json.dumps({**parts, "machine": platform.machine()}, sort_keys=True)
         found[image["key"]] = known[image["stored"]] = hashlib.sha256(text.encode()).hexdigest()
     return found
+
+
+def _found(there, image):
+    """Return what is at an image's path; nothing where it has none on this machine.
+
+    Raises:
+        OSError: it cannot be read; LateError: nothing is known.
+    """
+    if image["key"] not in there:
+        return {}
+    told = there[image["key"]]
+    if told is None:
+        raise LateError(errno.ETIMEDOUT, "it did not answer")
+    if "error" in told:
+        raise OSError(errno.EIO, told["error"])
+    return told
 
 
 def remembered(ask, image, recipe):
@@ -95,16 +213,21 @@ def remembered(ask, image, recipe):
     return image_recipe.Remembered({**ask["store"], "name": name, "recipe": recipe})
 
 
-def states(ask, patience=1):
-    """Return of each image, by key, ``reference`` and ``problem``, as image_recipe.state tells them."""
+def states(ask, patience=1, there=None):
+    """Return of each image, by key, ``reference`` and ``problem``, as image_recipe.state tells them.
+
+    Of one that is made of what was not told in time nothing is returned.
+    """
     limit, found = 5 * patience, {}
 
     def has(image, digest):
         return image_registry.within(limit, lambda: image_registry.has(image, digest, limit))
 
-    made = recipes(ask)
+    made = recipes(ask, there)
     for image in ask["images"]:
         recipe = made[image["key"]]
+        if isinstance(recipe, LateError):
+            continue
         if isinstance(recipe, OSError):
             found[image["key"]] = {"reference": "", "problem": f"{image['source']}: {recipe.strerror}"}
             continue
@@ -113,21 +236,23 @@ def states(ask, patience=1):
     return found
 
 
-def sources(images):
-    """Return of each path that is the controller's, by the image's key, what is there: kind, size and first bytes."""
+def sources(there, images=(), mounts=(), root="/"):
+    """Return of each path that is the controller's, by the image's key, what is there: kind, size and first bytes.
+
+    ``there`` is what ``look`` has found, of what was not told in time nothing. ``mounts`` are where the inventory has
+    file systems mounted: of a path that is absent below one that is not mounted yet, that is told as ``unmounted``.
+    """
+    mounted = machine_mounts.mounted(read(root, "proc/self/mountinfo")) if mounts else {}
+    missing = [place for place in mounts if place not in mounted]
+    paths = {image["key"]: image["source"] for image in images}
     found = {}
-    for image in images:
-        if image["kind"] == "reference" or image["given"]:
+    for key, told in there.items():
+        if told is None:
             continue
-        path = Path(image["source"])
-        try:
-            recipe = image["kind"] == "containerfile" and containerfile(path).is_file()
-            size = path.stat().st_size
-            head = b"" if path.is_dir() else path.open("rb").read(HEAD)
-            kind = "directory" if path.is_dir() else "file"
-            found[image["key"]] = {"kind": kind, "size": size, "head": head.hex(), "recipe": recipe}
-        except OSError as error:
-            found[image["key"]] = {"error": str(error.strerror)}
+        found[key] = told["source"] if "source" in told else {"error": told["error"]}
+        above = [place for place in missing if paths.get(key, "").startswith(place.rstrip("/") + "/")]
+        if "error" in told and above:
+            found[key]["unmounted"] = max(above, key=len)
     return found
 
 

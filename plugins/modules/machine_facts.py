@@ -217,8 +217,10 @@ def main():
     if job_images:
         machine["job_images"] = {}
     if "images" in job_images:
-        machine.setdefault("images", {}).update(job_image_sources.states(job_images, patience))
-        machine["job_images"]["sources"] = job_image_sources.sources(job_images["images"])
+        there = job_image_sources.look(job_images["images"], job_image_sources.SECONDS * patience)
+        machine.setdefault("images", {}).update(job_image_sources.states(job_images, patience, there))
+        mounts = job_images.get("mounts") or ()
+        machine["job_images"]["sources"] = job_image_sources.sources(there, job_images["images"], mounts, root)
         machine["job_images"]["kept"] = job_image_sources.kept(job_images) if job_images["own"] else []
     if "node" in job_images and not image_store.unreadable(job_images["node"]["store"]):
         machine["job_images"]["stored"] = store_users.collect(job_images["node"])

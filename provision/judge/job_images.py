@@ -40,14 +40,23 @@ def _sources(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     if not own:
         return BEFORE.skip("sources", "no image is made from a path of this machine's")
     told: Mapping[str, SourceFacts] = facts.get("job_images", {}).get("sources", {})
-    wrong, fixes = [], []
+    wrong, fixes, later, silent = [], [], [], []
     for image in own:
         if image["key"] not in told:
-            return BEFORE.unknown("sources", f"the machine did not say what {image['source']} is")
+            silent.append(image["source"])
+            continue
+        if place := told[image["key"]].get("unmounted"):
+            later.append(f"{image['source']} is below {place}, which is not mounted yet")
+            continue
         problem, fix = _source_problem(image, told[image["key"]])
         if problem:
             wrong.append(f"{image['name']}: {image['source']}: {problem}")
             fixes.append(fix)
+    if not wrong and silent:
+        why = f"the machine did not say in time what {brief(silent)} is: is it on a server's disk that is away?"
+        return BEFORE.unknown("sources", why)
+    if not wrong and later:
+        return BEFORE.skip("sources", f"{brief(later)}; provision base does that", unproven=True)
     return BEFORE.check(
         "sources",
         not wrong,

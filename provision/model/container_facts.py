@@ -87,10 +87,12 @@ class RegistryFacts(TypedDict, total=False):
 class SourceFacts(TypedDict, total=False):
     """A path on the controller from which an image of jobs is made; ``error`` says why it cannot be read.
 
-    ``size`` in bytes; ``head`` are its first bytes, in hexadecimal digits; ``recipe``: there is a Containerfile.
+    ``size`` in bytes; ``head`` are its first bytes, in hexadecimal digits; ``recipe``: there is a Containerfile;
+    ``unmounted``: below this path the inventory has a file system, which is not mounted.
     """
 
     error: Text
+    unmounted: Text
     kind: Text
     size: Annotated[int, Field(ge=0, le=2**62)]
     head: Annotated[str, StringConstraints(max_length=1024, pattern=r"^[0-9a-f]*$")]

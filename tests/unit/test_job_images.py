@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,66 @@ def test_what_is_no_image_is_refused_before_anything_is_changed(source: dict[str
     assert check.before
     assert check.verdict is (Verdict.FAIL if words else Verdict.PASS)
     assert words in check.observed
+
+
+def test_what_is_to_be_on_a_disk_that_is_not_mounted_yet_refuses_nothing() -> None:
+    told = {"error": "No such file or directory", "unmounted": "/data"}
+    check = judged({"job_images": {"sources": {KEY: told}, "kept": []}}, builds=True)["sources"]
+
+    assert (check.verdict, check.unproven) == (Verdict.SKIP, True)
+    assert check.observed.startswith("/data/one.tar is below /data, which is not mounted yet")
+
+
+def test_what_is_absent_below_a_file_system_that_is_not_mounted_is_told_with_that(tmp_path: Path) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("36 35 98:0 / /there rw - nfs4 head:/x rw\n")
+    images = [
+        {**IMAGE, "key": path, "source": path} for path in ("/data/none/one.tar", "/there/one.tar", "/database/one.tar")
+    ]
+
+    look = sources.look(images, 10)
+    told = sources.sources(look, images, ["/data/none", "/data", "/there"], str(tmp_path))
+    assert [one.get("unmounted") for one in told.values()] == ["/data/none", None, None]
+    assert all(one["error"] == "No such file or directory" for one in told.values())
+
+
+@pytest.mark.parametrize("kind", ["archive", "containerfile"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "one.tar")
+    image = JobImage(name="x", kind=kind, source=str(tmp_path / "one.tar"))  # type: ignore[arg-type]
+    signal.alarm(20)
+    try:
+        asked = ask(tmp_path, image)["images"]
+        assert sources.sources(sources.look(asked, 10)) == {
+            "job.x:latest": {"error": "it is neither a file nor a directory"}
+        }
+    finally:
+        signal.alarm(0)
+
+
+def test_a_disk_that_does_not_answer_leaves_its_images_unknown_and_the_others_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away, upon = tmp_path / "away.tar", tmp_path / "upon"
+    upon.mkdir()
+    (upon / "Containerfile").write_text("FROM away:1")
+    (tmp_path / "here.tar").write_text("one")
+    images = (
+        JobImage(name="away:1", kind="archive", source=str(away)),
+        JobImage(name="upon", kind="containerfile", source=str(upon)),
+        JobImage(name="here", kind="archive", source=str(tmp_path / "here.tar")),
+    )
+    asked = ask(tmp_path, *images)
+    looked = sources._looked
+    monkeypatch.setattr(
+        sources, "_looked", lambda image: time.sleep(60) if image["source"] == str(away) else looked(image)
+    )
+
+    begun = time.monotonic()
+    there = sources.look(asked["images"], 1)
+    assert time.monotonic() - begun < 30
+    assert sources.states(asked, 1, there).keys() == {"job.here:latest"}
+    assert sources.sources(there).keys() == {"job.upon:latest", "job.here:latest"}
 
 
 def test_a_source_of_which_nothing_is_said_is_unknown() -> None:
