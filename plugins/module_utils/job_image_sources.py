@@ -256,6 +256,11 @@ def sources(there, images=(), mounts=(), root="/"):
     return found
 
 
+def garbage(store):
+    """Return the mark that says that the registry has forgotten images whose layers may still be there."""
+    return Path(store["cache"]) / "registry-garbage"
+
+
 def kept(ask):
     """Return the images of this cluster that its own registry keeps, by digest, without the registry's name."""
     below = Path(ask["store"]["cache"]) / "registry/docker/registry/v2/repositories"

@@ -222,6 +222,7 @@ def main():
         mounts = job_images.get("mounts") or ()
         machine["job_images"]["sources"] = job_image_sources.sources(there, job_images["images"], mounts, root)
         machine["job_images"]["kept"] = job_image_sources.kept(job_images) if job_images["own"] else []
+        machine["job_images"]["garbage"] = job_images["own"] and job_image_sources.garbage(job_images["store"]).exists()
     if "node" in job_images and not image_store.unreadable(job_images["node"]["store"]):
         machine["job_images"]["stored"] = store_users.collect(job_images["node"])
     if slurm:

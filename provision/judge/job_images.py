@@ -162,6 +162,7 @@ def _collected(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         wanted = {str(reference).partition("@")[2] for reference in references}
         kept = (name.partition("@")[::2] for name in told.get("kept", []))
         gone += [f"{name} ({digest[7:19]}) is in the registry" for name, digest in kept if digest not in wanted]
+        gone += ["layers of forgotten images may still be in the registry"] if told.get("garbage") else []
     stay = [f"{_called(one)} stays: {brief(one['used'])} uses it" for one in _ours(facts) if one["used"]]
     ended = [one for one in old if one["id"] in wants.get("left", ())]
     stay += [f"{_called(one)} stays until the next provision: a job used it until just now" for one in ended]

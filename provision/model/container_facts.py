@@ -115,8 +115,12 @@ class StoredFacts(TypedDict):
 
 @with_config(STRICT)
 class JobImageFacts(TypedDict, total=False):
-    """Of the controller the ``sources`` of images, and what its registry has ``kept``; of a node what is ``stored``."""
+    """Of the controller the ``sources`` of images, and what its registry has ``kept``; of a node what is ``stored``.
+
+    ``garbage``: the registry has forgotten images whose layers may still take room.
+    """
 
     sources: dict[Text, SourceFacts]
+    garbage: bool
     kept: list[Reference]
     stored: list[StoredFacts]

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 import pytest
@@ -28,6 +28,7 @@ store_users = plugin("plugins/module_utils/store_users.py", "ansible.module_util
 plugin("plugins/module_utils/image_space.py", "ansible.module_utils.image_space")
 plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 plugin("plugins/module_utils/telling.py", "ansible.module_utils.telling")
+forgotten = plugin("roles/job_images/library/job_images_forgotten.py")
 removed = plugin("roles/job_images/library/job_images_removed.py")
 
 A, B = "a" * 64, "b" * 64
@@ -273,6 +274,50 @@ def test_what_the_registry_keeps_is_read_from_its_directory(tmp_path: Path) -> N
     link.write_text(f"sha256:{A}")
 
     assert sources.kept(ask(tmp_path)) == [f"jobs/lab/team/one@sha256:{A}"]
+
+
+class EndedError(Exception):
+    """The module has said how it went."""
+
+
+def test_layers_that_were_not_collected_are_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask(tmp_path)
+    link = (
+        tmp_path
+        / f"registry/docker/registry/v2/repositories/clusterctl/jobs/lab/one/_manifests/revisions/sha256/{A}/link"
+    )
+    link.parent.mkdir(parents=True)
+    link.touch()
+
+    class Module:
+        params: ClassVar[dict[str, Any]] = {"repository": "jobs/lab", "store": request["store"], "references": []}
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def fail_json(self, **said: Any) -> None:
+            raise EndedError("failed", said)
+
+        def exit_json(self, **said: Any) -> None:
+            raise EndedError("ended", said)
+
+    collected = iter([1, 0])
+    monkeypatch.setattr(forgotten, "AnsibleModule", Module)
+    monkeypatch.setattr(forgotten, "old_builds", lambda *_: [])
+    monkeypatch.setattr(forgotten, "delete", lambda *_: link.unlink())
+    monkeypatch.setattr(forgotten, "run", lambda *_: (next(collected), "no space left"))
+
+    with pytest.raises(EndedError, match="garbage-collect failed: no space left"):
+        forgotten.main()
+    assert sources.kept(request) == []
+    assert sources.garbage(request["store"]).exists()
+    check = judged({"job_images": {"kept": [], "garbage": True}}, builds=True, compute=False)["collected"]
+    assert check.verdict is Verdict.FAIL
+    with pytest.raises(EndedError, match="'changed': True"):
+        forgotten.main()
+    assert not sources.garbage(request["store"]).exists()
+    with pytest.raises(EndedError, match="'changed': False"):
+        forgotten.main()
 
 
 @pytest.fixture

@@ -73,9 +73,12 @@ def main():
     params = module.params
     push, cache = params["store"]["push"], Path(params["store"]["cache"])
     digests = {reference.partition("@")[2] for reference in params["references"]}
+    mark = job_image_sources.garbage(params["store"])
     try:
         removed = [name for name in job_image_sources.kept(params) if name.partition("@")[2] not in digests]
-        if removed:
+        if collects := bool(removed) or mark.exists():
+            # Until all is done, the check fails: what the registry has forgotten is in no list.
+            mark.touch()
             with (cache / "images.lock").open("w", encoding="utf-8") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for name in removed:
@@ -86,13 +89,15 @@ def main():
                         record.unlink()
                 collect = ["runuser", "--user=docker-registry", "--", "docker-registry", "garbage-collect"]
                 code, said = run([*collect, "/etc/docker/registry/write.yml"], COLLECT)
-            if code != 0:
+            if code == 0:
+                mark.unlink()
+            else:
                 module.fail_json(msg=f"docker-registry garbage-collect failed: {said.strip()[-1000:]}")
         if old := old_builds(push, params["repository"], params["references"]):
             run(["docker", "image", "rm", *old], COLLECT)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"the registry at {push} would not forget what is old: {error}")
-    module.exit_json(changed=bool(removed), removed=removed)
+    module.exit_json(changed=collects, removed=removed)
 
 
 if __name__ == "__main__":
