@@ -31,6 +31,8 @@ SECONDS, PATIENTLY = 10, 300
 RECIPES = ("Containerfile", "Dockerfile")
 #: What an image is built upon, or copies from.
 _NAMED = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)|--from=(\S+)")
+#: What a Containerfile calls its own stages.
+_STAGE = re.compile(r"(?im)^\s*FROM\s.*\sAS\s+(\S+)\s*$")
 
 
 def listing(path):
@@ -68,10 +70,28 @@ def full_name(name):
     return name if slash and (re.search(r"[.:]", first) or first == "localhost") else f"localhost/{name}"
 
 
+def _named(text):
+    """Return where a Containerfile names images, none of its own stages before, and their full names."""
+    stages = [(stage[1].lower(), stage.start()) for stage in _STAGE.finditer(text)]
+    for found in _NAMED.finditer(text):
+        name = found[1] or found[2]
+        own = any(name.lower() == stage and place < found.start() for stage, place in stages)
+        if "$" not in name and not own:
+            yield found.span(1 if found[1] else 2), full_name(name)
+
+
 def bases(text, known):
     """Return those of the ``known`` names, in full, from which a Containerfile of this text starts or copies."""
-    words = [full_name(first or second) for first, second in _NAMED.findall(text) if "$" not in first + second]
-    return [word for word in dict.fromkeys(words) if word in known]
+    return [name for name in dict.fromkeys(name for _, name in _named(text)) if name in known]
+
+
+def rebased(text, references):
+    """Return a Containerfile that starts and copies from ``references``, by full name, where it says those names."""
+    parts, end = [], 0
+    for (first, last), name in _named(text):
+        parts += [text[end:first], references.get(name, text[first:last])]
+        end = last
+    return "".join(parts) + text[end:]
 
 
 def _begun(work):

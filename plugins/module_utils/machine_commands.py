@@ -32,7 +32,7 @@ def bounded(command, seconds):
 
 
 def run(command, seconds, stdin="", errors=True, environment=None, **identity):
-    """Return exit code and output of a command: text, with what it wrote to stderr where ``errors``.
+    """Return exit code and output of a command: text, with what it wrote to stderr where ``errors``, or that in a file.
 
     The code is None where there was no answer: the text then says why, or is empty where there is no such program.
     It runs in the locale C with ``environment`` besides, in a session of its own, as another user where ``identity``
@@ -46,7 +46,7 @@ def run(command, seconds, stdin="", errors=True, environment=None, **identity):
                 command,
                 stdin=given,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
+                stderr=subprocess.STDOUT if errors is True else errors or subprocess.DEVNULL,
                 env={**os.environ, "LC_ALL": "C", **(environment or {})},
                 start_new_session=True,
                 **identity,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import tempfile
 from pathlib import Path
 
 from ansible.module_utils import image_registry
@@ -31,12 +32,13 @@ CAUSES = (
 )
 
 
-def ask(words, environment):
+def ask(words, environment, seconds=ASK):
     """Ask skopeo; return its exit code, None where it does not answer, what it said, and why it failed."""
-    command = [*COMMAND, *words]
-    code, told = run(command, ASK, errors=False, environment=environment)
-    # Its warnings are no part of an answer, and its errors are one.
-    return code, told, run(command, ASK, environment=environment)[1] if code else told
+    # Its warnings are no part of an answer, and its errors are one. To ask twice would unpack an archive twice.
+    with tempfile.TemporaryFile() as errors:
+        code, told = run([*COMMAND, *words], seconds, errors=errors, environment=environment)
+        errors.seek(0)
+        return code, told, errors.read().decode("utf-8", "replace") if code else told
 
 
 def cause(said, host):
@@ -53,12 +55,27 @@ def last(said):
 
 
 def login(directory, logins, known=image_registry.LOGIN):
-    """Write with what registries are logged in to: the engine's own logins, and the given ones."""
+    """Write with what registries are logged in to: the machine's own logins, and the given ones, which win.
+
+    C(config.json) is Docker's: all that the machine's own says, so that its proxies and helpers count. C(auth.json) is
+    skopeo's. A store of Docker's comes before logins in the file, and a helper named "" switches that off for one
+    registry; skopeo would start a helper of that name. The machine's context is not taken: it is a file beside it.
+    """
     try:
-        auths = dict(json.loads(Path(known).read_text(encoding="utf-8")).get("auths") or {})
-    except (OSError, ValueError, AttributeError):
-        auths = {}
+        config = json.loads(Path(known).read_text(encoding="utf-8"))
+        auths, helpers = dict(config.get("auths") or {}), dict(config.get("credHelpers") or {})
+    except (OSError, ValueError, AttributeError, TypeError):
+        config, auths, helpers = {}, {}, {}
+    config.pop("currentContext", None)
     for registry, one in logins.items():
         word = f"{one.get('username', '')}:{one.get('password', '')}"
         auths[registry] = {"auth": base64.b64encode(word.encode()).decode()}
-    (Path(directory) / "config.json").write_text(json.dumps({"auths": auths}), encoding="utf-8")
+    others = {registry: helper for registry, helper in helpers.items() if registry not in logins}
+    mine = dict.fromkeys(logins, "") if helpers or config.get("credsStore") else {}
+    for name, said in (
+        ("config.json", {**config, "auths": auths, "credHelpers": {**others, **mine}}),
+        ("auth.json", {"auths": auths, "credHelpers": others}),
+    ):
+        (Path(directory) / name).write_text(
+            json.dumps({key: one for key, one in said.items() if one}), encoding="utf-8"
+        )

@@ -127,7 +127,7 @@ def _containerfile(path: Path) -> tuple[str, str]:
         return ("it is empty", "write what it is built from") if path.stat().st_size == 0 else ("", "")
     if not any((path / name).is_file() for name in _RECIPES):
         return f"there is no {' or '.join(_RECIPES)} in it", "write one there, or name the file itself"
-    files = _files(path)
+    files = files_of(path)
     size = sum(file.stat().st_size for file in files)
     if size > _LARGEST or len(files) > _MOST:
         carried = f"{_MOST} with {_LARGEST / 1e6:.0f} MB are carried along at most"
@@ -136,7 +136,7 @@ def _containerfile(path: Path) -> tuple[str, str]:
     return "", ""
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """Return the files of a directory; what git keeps of its history is no part of an image."""
     return sorted(file for file in path.rglob("*") if file.is_file() and ".git" not in file.relative_to(path).parts)
 
@@ -154,7 +154,7 @@ def recipe(image: JobImage, home: Path) -> str:
         state = path.stat()
         return f"{state.st_size}-{state.st_mtime_ns}"
     whole = hashlib.sha256()
-    for file in _files(path) if path.is_dir() else [path]:
+    for file in files_of(path) if path.is_dir() else [path]:
         name = file.relative_to(path) if path.is_dir() else Path("Containerfile")
         data = file.read_bytes()
         whole.update(f"{name}\0{bool(file.stat().st_mode & 0o100)}\0{len(data)}\0".encode() + data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any, Literal
 
@@ -51,6 +52,11 @@ class JobImage(BaseModel):
         return "job." + self.stored.removeprefix("localhost/").replace("/", "%")
 
     @property
+    def place(self) -> str:
+        """Where it is carried to, one word: skopeo ends an archive's path at the first colon, and the key has one."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
+
+    @property
     def repository(self) -> str:
         """Where it is in the registry, below what is the cluster's there; a host's port is no part of a path."""
         return self.stored.removeprefix("localhost/").rpartition(":")[0].replace(":", "-").lower()
@@ -62,7 +68,7 @@ class JobImage(BaseModel):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as roles read it."""
-        properties = {name: getattr(self, name) for name in ("stored", "key", "repository", "given")}
+        properties = {name: getattr(self, name) for name in ("stored", "key", "place", "repository", "given")}
         return {**self.model_dump(), **properties}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,18 @@ class Skopeo:
     """Answers as skopeo does: by the words that a question ends with."""
 
     def __init__(self, answers: dict[str, tuple[int | None, str]]) -> None:
-        self.answers, self.ran = answers, []
+        self.answers = answers
+        self.ran: list[list[str]] = []
+        self.asked: list[tuple[list[str], float]] = []
 
-    def run(self, command: list[str], *_: Any, **__: Any) -> tuple[int | None, str]:
-        return next((one for end, one in self.answers.items() if " ".join(command).endswith(end)), (1, "no such thing"))
+    def run(self, command: list[str], seconds: float, errors: Any = True, **_: Any) -> tuple[int | None, str]:
+        self.asked.append((command, seconds))
+        words = " ".join(command)
+        code, text = next((one for end, one in self.answers.items() if words.endswith(end)), (1, "no such thing"))
+        if code and not isinstance(errors, bool):
+            errors.write(text.encode())
+            return code, ""
+        return code, text
 
     def follow(self, command: list[str], *_: Any) -> tuple[int, str]:
         self.ran.append(command)
@@ -40,19 +49,19 @@ class Skopeo:
 
 def image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], kind: str = "reference",
-    source: str = "harbor.site/x:1",
+    source: str = "harbor.site/x:1", **more: Any,
 ) -> tuple[Any, Skopeo]:  # fmt: skip
     skopeo = Skopeo({end: (one if isinstance(one, tuple) else (0, json.dumps(one))) for end, one in answers.items()})
     monkeypatch.setattr(made, "run", skopeo.run)
     monkeypatch.setattr(skopeo_words, "run", skopeo.run)
     monkeypatch.setattr(made.telling, "follow", skopeo.follow)
-    declared = JobImage(name="x:1", kind=kind, source=source)  # type: ignore[arg-type]
+    declared = JobImage(name="x:1", kind=kind, source=source, **more)  # type: ignore[arg-type]
     store = {"push": "head:5001/clusterctl", "pull": "head:5000/clusterctl", "cache": str(tmp_path)}
     told = {"images": [{**declared.as_dict(), "content": "", "text": ""}], "key": declared.key, "store": store}
     (tmp_path / "images").mkdir(exist_ok=True)
-    return made.Image(
-        {**told, "repository": "jobs/lab", "carried": str(tmp_path), "seconds": 60}, str(tmp_path)
-    ), skopeo
+    one = made.Image({**told, "repository": "jobs/lab", "carried": str(tmp_path), "seconds": 60})
+    one.login = one.scratch = str(tmp_path)
+    return one, skopeo
 
 
 def test_a_reference_is_copied_once_and_remembered_by_its_digest(
@@ -148,12 +157,18 @@ def test_an_archive_is_dockers_or_ocis(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_logins_are_the_engines_own_and_the_sites_and_nobody_else_reads_them(tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    known.write_text(json.dumps({"auths": {"a": {"auth": "eA=="}}, "credsStore": "x"}))
+    auths = {"a": {"auth": "eA=="}}
+    own = {"proxies": {"default": {"httpProxy": "http://p:3128"}}, "credsStore": "x"}
+    helpers = {"credHelpers": {"b": "y", "harbor.site": "z"}, "currentContext": "far"}
+    known.write_text(json.dumps({"auths": auths, **own, **helpers}))
 
     skopeo_words.login(tmp_path, {"harbor.site": {"username": "robot", "password": "secret"}}, known)
 
+    auths["harbor.site"] = {"auth": "cm9ib3Q6c2VjcmV0"}
     told = json.loads((tmp_path / "config.json").read_text())
-    assert told == {"auths": {"a": {"auth": "eA=="}, "harbor.site": {"auth": "cm9ib3Q6c2VjcmV0"}}}
+    # A helper without a name has Docker read the file for this registry, and not its store.
+    assert told == {**own, "auths": auths, "credHelpers": {"b": "y", "harbor.site": ""}}
+    assert json.loads((tmp_path / "auth.json").read_text()) == {"auths": auths, "credHelpers": {"b": "y"}}
 
 
 @pytest.mark.parametrize(
@@ -178,3 +193,201 @@ def test_a_build_that_fails_shows_its_own_last_lines_and_what_to_do_about_a_base
         one.make()
     assert words in str(refused.value)
     assert ("base image" in str(refused.value)) is ("nothere" in said), "only where it is the base image"
+
+
+def test_of_an_index_with_windows_the_image_for_linux_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(system: str, digest: str) -> dict[str, Any]:
+        return {"digest": digest, "platform": {"os": system, "architecture": HERE}}
+
+    listed = {"manifests": [entry("linux", DIGEST), entry("windows", "sha256:" + "e" * 64)]}
+    one, _ = image(
+        tmp_path, monkeypatch, {"docker://harbor.site/x:1": listed, f"docker://harbor.site/x@{DIGEST}": PLAIN}
+    )
+    assert one.make() == DIGEST
+
+    one, _ = image(tmp_path, monkeypatch, {"docker://harbor.site/x:1": {"manifests": listed["manifests"][1:]}})
+    with pytest.raises(made.ImageError, match=f"it is for windows/{HERE}"):
+        one.make()
+
+
+def test_layers_that_the_registry_has_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = {"layers": [{"size": 10**18, "digest": DIGEST}, {"size": 5, "digest": "sha256:" + "f" * 64}]}
+    blob = tmp_path / "registry/docker/registry/v2/blobs/sha256/dd" / ("d" * 64) / "data"
+    blob.parent.mkdir(parents=True)
+    blob.touch()
+    one, skopeo = image(
+        tmp_path,
+        monkeypatch,
+        {"--raw docker://harbor.site/x:1": huge, "--config docker://harbor.site/x:1": {"architecture": HERE}},
+    )
+
+    assert one.make() == DIGEST
+    assert skopeo.ran
+
+
+def test_what_comes_with_the_inventory_lies_where_skopeo_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / JobImage(name="x:1", kind="archive", source="x.tar").place
+    place.mkdir()
+    (place / "source").write_bytes(b"x" * 600)
+    one, skopeo = image(tmp_path, monkeypatch, {"/source": {"architecture": HERE}}, "archive", "x.tar")
+    assert one.make() == DIGEST
+
+    kind, _, path = skopeo.ran[0][-2].partition(":")
+    # docker-archive:PATH[:REFERENCE]: what comes after a colon is another thing.
+    assert (kind, path.count(":")) == ("docker-archive", 0)
+
+
+def test_an_archive_is_read_once_in_the_time_of_its_image_and_unpacked_where_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x.tar"
+    file.write_bytes(b"x" * 600)
+    answers: dict[str, Any] = {str(file): (1, 'level=fatal msg="no such thing"')}
+    one, skopeo = image(tmp_path, monkeypatch, answers, "archive", str(file))
+    with pytest.raises(made.ImageError, match="it is no archive of an image: no such thing"):
+        one.make()
+    assert [command[-1].partition(":")[0] for command, _ in skopeo.asked] == ["docker-archive", "oci-archive"]
+    for command, seconds in skopeo.asked:
+        assert command[command.index("--tmpdir") + 1] == one.scratch
+        assert command.index("--tmpdir") < command.index("inspect"), "it is an option of skopeo itself"
+        assert 50 < seconds <= 60
+
+    for answer, words in (
+        ((None, "did not answer in 60 s"), "not read within 60 s: job_images_timeout"),
+        ((1, 'level=fatal msg="write /x: no space left on device"'), "the controller's disk is full"),
+    ):
+        one, skopeo = image(tmp_path, monkeypatch, {str(file): answer}, "archive", str(file))
+        with pytest.raises(made.ImageError, match=words):
+            one.make()
+        assert len(skopeo.asked) == 1, "it is not read a second time"
+
+
+def test_a_compressed_archive_needs_room_for_what_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.tar"
+    monkeypatch.setattr(made.image_space, "free", lambda _: made.image_space.RESERVE + 1500)
+    for head, fits in ((b"\0" * 257 + b"ustar", True), (b"\x1f\x8b", False)):
+        file.write_bytes(head.ljust(1000, b"\0"))
+        one, skopeo = image(tmp_path, monkeypatch, {str(file): {"architecture": HERE}}, "archive", str(file))
+        if fits:
+            assert one.make() == DIGEST
+            continue
+        with pytest.raises(made.ImageError, match="it does not fit"):
+            one.make()
+        assert skopeo.asked == [], "before it is unpacked"
+
+
+def test_what_a_killed_run_has_left_is_removed_and_so_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = image(tmp_path, monkeypatch, {})
+    run = tmp_path / "run"
+    old = [tmp_path / "job-image-old", run / "clusterctl-login-old"]
+    for place in old:
+        place.mkdir(parents=True)
+        (place / "docker-tar1").touch()
+
+    with made.places(one, {**one.params, "logins": {"h": {"username": "a", "password": "b"}}}, str(run)):
+        assert not any(place.exists() for place in old)
+        assert (Path(one.login) / "config.json").is_file()
+        assert (Path(one.login).stat().st_mode & 0o777, Path(one.scratch).is_dir()) == (0o700, True)
+    assert not Path(one.login).exists()
+    assert not Path(one.scratch).exists()
+
+
+class Engine(Skopeo):
+    """Docker's, which builds and pushes whatever it is given; what it was given is kept."""
+
+    text = ""
+
+    def run(self, command: list[str], seconds: float, errors: Any = True, **_: Any) -> tuple[int | None, str]:
+        self.asked.append((command, seconds))
+        return 0, f"7 {HERE} linux"
+
+    def follow(self, command: list[str], _reader: Any, _told: str, stdin: Any, _environment: Any) -> tuple[int, str]:
+        words = command[3:]
+        self.ran.append(words)
+        if words[1] == "build":
+            self.text = (
+                Path(words[words.index("--file") + 1]).read_text() if "--file" in words else stdin.read().decode()
+            )
+        return 0, f"digest: {DIGEST} size: 7"
+
+
+def built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Path, base: str = "", revision: int = 1
+) -> tuple[Any, Engine]:
+    one, _ = image(tmp_path, monkeypatch, {}, "containerfile", str(path), revision=revision)
+    engine = Engine({})
+    monkeypatch.setattr(made, "run", engine.run)
+    monkeypatch.setattr(made.telling, "follow", engine.follow)
+    if base:
+        before = JobImage(name=base, kind="reference", source="harbor.site/b:1")
+        one.params["images"].insert(0, {**before.as_dict(), "content": "", "text": ""})
+    recipes = made.job_image_sources.recipes(one.params)
+    for other in one.params["images"][:-1]:
+        record = made.job_image_sources.remembered(one.params, other, recipes[other["key"]]).record
+        record.write_text(json.dumps({"digest": DIGEST}))
+    return one, engine
+
+
+def test_a_build_takes_earlier_images_by_digest_and_no_name_in_the_engine_from_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "Containerfile"
+    file.write_text(
+        "FROM cuda:12.4 AS cuda\nFROM localhost/cuda:12.4\nCOPY --from=cuda /a /b\nCOPY --from=cuda:12.4 c d\n"
+    )
+    one, engine = built(tmp_path, monkeypatch, file, "cuda:12.4")
+
+    assert one.make() == DIGEST
+    base = f"head:5000/clusterctl/jobs/lab/cuda@{DIGEST}"
+    assert engine.text == f"FROM {base} AS cuda\nFROM {base}\nCOPY --from=cuda /a /b\nCOPY --from={base} c d\n"
+    asked = [command for command, _ in engine.asked]
+    assert not [command for command in asked if "tag" in command]
+    assert [command[-1] for command in asked if "rm" in command] == [base], "and only that is removed"
+
+
+def test_a_build_sees_nothing_of_gits_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = tmp_path / "context-of-site"
+    (context / "below" / ".git").mkdir(parents=True)
+    (context / "below" / ".git" / "HEAD").write_text("x")
+    (context / "below" / "kept").write_text("x")
+    (context / "Containerfile").write_text("FROM scratch\n")
+    one, engine = built(tmp_path, monkeypatch, context)
+    assert one.make() == DIGEST
+
+    seen = Path(next(words for words in engine.ran if words[1] == "build")[-1])
+    found = sorted(str(file.relative_to(seen)) for file in seen.rglob("*"))
+    assert found == ["Containerfile", "below", "below/kept"]
+    assert (context / "below" / ".git" / "HEAD").exists(), "the site's own is left alone"
+
+
+def test_a_raised_revision_is_built_without_what_docker_kept_and_another_file_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "Containerfile"
+    for revision, text, anew in ((1, "a", False), (1, "b", False), (2, "b", True), (2, "c", False), (3, "c", True)):
+        file.write_text(f"FROM scratch\nLABEL a={text}\n")
+        one, engine = built(tmp_path, monkeypatch, file, revision=revision)
+        one.make()
+        assert [{"--no-cache", "--pull"} <= set(words) for words in engine.ran if words[1] == "build"] == [anew]
+
+
+def test_a_directory_is_carried_as_its_recipe_counts_it(tmp_path: Path) -> None:
+    carried = plugin("roles/job_images/action_plugins/job_image_carried.py")
+    source = tmp_path / "mine"
+    (source / "a" / ".git").mkdir(parents=True)
+    for name in ("Containerfile", ".git", "a/run.sh", "a/.git/HEAD"):
+        (source / name).write_text(name)
+    (source / "a" / "run.sh").chmod(0o755)
+    (source / "linked").symlink_to("a/run.sh")
+
+    carried.archive(source, tmp_path / "x.tar.gz")
+
+    with tarfile.open(tmp_path / "x.tar.gz") as tar:
+        members = {one.name: one for one in tar.getmembers()}
+    assert sorted(members) == ["Containerfile", "a/run.sh", "linked"]
+    assert (members["a/run.sh"].mode & 0o777, members["a/run.sh"].uid) == (0o755, 0)
+    assert members["linked"].isfile(), "what it leads to, as it is counted"
