@@ -5,7 +5,12 @@ One scenario of some minutes, because each step is a provision: make test-jobs.
 
 from __future__ import annotations
 
+import base64
+import gzip
+import io
 import json
+import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +51,20 @@ def names(lab: Lab, node: str) -> list[str]:
     return sorted(name for image in json.loads(text) for name in image["names"] if "@" not in name)
 
 
+def archive(place: Path) -> Path:
+    """Write what docker save makes of a small image, plain and packed; return the plain one."""
+    name, files, file = "clusterctl-test-saved:1", io.BytesIO(), place / "saved.tar"
+    with tarfile.open(fileobj=files, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("hello"))
+    subprocess.run(["docker", "import", "-", name], input=files.getvalue(), check=True, timeout=60)
+    try:
+        subprocess.run(["docker", "save", "--output", str(file), name], check=True, timeout=60)
+    finally:
+        subprocess.run(["docker", "image", "rm", name], check=False, timeout=60)
+    file.with_name("saved.tar.gz").write_bytes(gzip.compress(file.read_bytes()))
+    return file
+
+
 def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them(
     provisioned_lab: Lab, site: Path
 ) -> None:
@@ -60,17 +79,26 @@ def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_
         (context / "hello").write_text(f"#!/bin/sh\necho {text} on $(hostname)\n")
         (context / "hello").chmod(0o755)
 
+    # Archives of both kinds: Docker's beside the inventory, packed as well, and OCI's on the controller.
+    saved = archive(site.parent.parent)
+    lab.root("head", f"base64 -d > /srv/saved.tar <<'END'\n{base64.encodebytes(saved.read_bytes()).decode()}END")
+    lab.root("head", "apt-get update >/dev/null; apt-get install --yes skopeo >/dev/null; rm -f /srv/oci.tar")
+    lab.root("head", "skopeo --insecure-policy copy docker-archive:/srv/saved.tar oci-archive:/srv/oci.tar")
+    sources = {"saved:1.0": "saved.tar", "packed:1.0": "saved.tar.gz", "oci:1.0": "/srv/oci.tar"}
+    archives = [{"name": name, "archive": path, "revision": int(time.time())} for name, path in sources.items()]
+
     say("one")
     # Anew, whatever labs of this name have left in the registry that all labs of a computer share.
     of_torch = {"name": "site/torch:1", "reference": torch, "revision": int(time.time())}
     mine = {"name": "mine:2", "containerfile": "mine", "revision": int(time.time())}
-    site.write_text(json.dumps({"job_images": [of_torch, mine], "job_environment": {"OF_THE_SITE": "a b"}}))
+    site.write_text(json.dumps({"job_images": [of_torch, mine, *archives], "job_environment": {"OF_THE_SITE": "a b"}}))
 
     told = pending(lab)
     assert told["job_images.built", "head"].startswith("site/torch:1: not pulled yet from ")
     assert told["job_images.stored", "node2"] == "site/torch:1 is still to be made; mine:2 is still to be made"
     labs.clusterctl("provision", lab.inventory, "slurm")
     assert pending(lab) == {}
+    assert {f"localhost/{one['name']}" for one in archives} <= set(names(lab, "node1"))
 
     assert sorted(lab.said("srun --quiet --nodes=2 --container-image=mine:2 hello").splitlines()) == [
         "one on node1",

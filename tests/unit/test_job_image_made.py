@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import platform
 import tarfile
@@ -13,9 +15,18 @@ from machines import plugin
 
 from provision.model.job_images import JobImage
 
-for name in ("image_registry", "image_recipe", "image_store", "image_space", "job_image_sources", "machine_commands"):
+for name in (
+    "image_archive",
+    "image_registry",
+    "image_recipe",
+    "image_store",
+    "image_space",
+    "job_image_sources",
+    "machine_commands",
+):
     plugin(f"plugins/module_utils/{name}.py", f"ansible.module_utils.{name}")
 skopeo_words = plugin("plugins/module_utils/skopeo.py", "ansible.module_utils.skopeo")
+build = plugin("plugins/module_utils/job_image_build.py", "ansible.module_utils.job_image_build")
 made = plugin("roles/job_images/library/job_image.py")
 
 HERE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -52,7 +63,7 @@ def image(
     source: str = "harbor.site/x:1", **more: Any,
 ) -> tuple[Any, Skopeo]:  # fmt: skip
     skopeo = Skopeo({end: (one if isinstance(one, tuple) else (0, json.dumps(one))) for end, one in answers.items()})
-    monkeypatch.setattr(made, "run", skopeo.run)
+    monkeypatch.setattr(build, "run", skopeo.run)
     monkeypatch.setattr(skopeo_words, "run", skopeo.run)
     monkeypatch.setattr(made.telling, "follow", skopeo.follow)
     declared = JobImage(name="x:1", kind=kind, source=source, **more)  # type: ignore[arg-type]
@@ -266,16 +277,47 @@ def test_an_archive_is_read_once_in_the_time_of_its_image_and_unpacked_where_it_
 
 def test_a_compressed_archive_needs_room_for_what_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.tar"
-    monkeypatch.setattr(made.image_space, "free", lambda _: made.image_space.RESERVE + 1500)
-    for head, fits in ((b"\0" * 257 + b"ustar", True), (b"\x1f\x8b", False)):
-        file.write_bytes(head.ljust(1000, b"\0"))
-        one, skopeo = image(tmp_path, monkeypatch, {str(file): {"architecture": HERE}}, "archive", str(file))
+    plain = (b"\0" * 257 + b"ustar").ljust(1000, b"\0")
+    large = b"\0" * 257 + b"ustar" + b"\0" * 5000
+    answer = {"x.tar": {"architecture": HERE}, "archive.tar": {"architecture": HERE}}
+    free = made.image_space.RESERVE + 1500
+    monkeypatch.setattr(made.image_space, "free", lambda _: free)
+    monkeypatch.setattr(made.image_archive, "CHUNK", 1000)
+    for data, fits in ((plain, True), (gzip.compress(plain), True), (b"\x28\xb5\x2f\xfd".ljust(1000, b"x"), False)):
+        file.write_bytes(data)
+        one, skopeo = image(tmp_path, monkeypatch, answer, "archive", str(file))
         if fits:
             assert one.make() == DIGEST
             continue
         with pytest.raises(made.ImageError, match="it does not fit"):
             one.make()
         assert skopeo.asked == [], "before it is unpacked"
+
+    # What is unpacked takes of the disk, and is counted while it grows.
+    file.write_bytes(gzip.compress(large))
+    whole = tmp_path / "archive.tar"
+    monkeypatch.setattr(made.image_space, "free", lambda _: free - (whole.stat().st_size if whole.exists() else 0))
+    whole.unlink()
+    one, skopeo = image(tmp_path, monkeypatch, answer, "archive", str(file))
+    with pytest.raises(made.ImageError, match="it does not fit"):
+        one.make()
+    assert skopeo.asked == []
+
+
+def test_gzip_is_unpacked_before_skopeo_which_cannot_read_it_and_what_is_cut_off_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, data = tmp_path / "x.tar.gz", b"\0" * 257 + b"ustar" + bytes(range(256)) * 50
+    for packed, whole in ((gzip.compress(data), True), (bz2.compress(data), True), (gzip.compress(data)[:90], False)):
+        file.write_bytes(packed)
+        one, skopeo = image(tmp_path, monkeypatch, {"archive.tar": {"architecture": HERE}}, "archive", str(file))
+        if whole:
+            assert one.make() == DIGEST
+            assert (tmp_path / "archive.tar").read_bytes() == data
+            assert skopeo.ran[0][-2] == f"docker-archive:{tmp_path}/archive.tar"
+            continue
+        with pytest.raises(made.ImageError, match="is not whole, and cannot be unpacked"):
+            one.make()
 
 
 def test_what_a_killed_run_has_left_is_removed_and_so_is_ones_own(
@@ -320,7 +362,7 @@ def built(
 ) -> tuple[Any, Engine]:
     one, _ = image(tmp_path, monkeypatch, {}, "containerfile", str(path), revision=revision)
     engine = Engine({})
-    monkeypatch.setattr(made, "run", engine.run)
+    monkeypatch.setattr(build, "run", engine.run)
     monkeypatch.setattr(made.telling, "follow", engine.follow)
     if base:
         before = JobImage(name=base, kind="reference", source="harbor.site/b:1")

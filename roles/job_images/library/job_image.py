@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import platform
 import re
 import shutil
@@ -21,9 +20,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import image_registry, image_space, job_image_sources, skopeo, telling
+from ansible.module_utils import (
+    image_archive,
+    image_registry,
+    image_space,
+    job_image_build,
+    job_image_sources,
+    skopeo,
+    telling,
+)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.machine_commands import bounded, run
+from ansible.module_utils.job_image_build import ImageError
+from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: job_image
@@ -40,10 +48,6 @@ options:
 
 #: Docker's words for machines.
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-class ImageError(Exception):
-    """What could not be done."""
 
 
 class Image:
@@ -137,14 +141,14 @@ class Image:
             here = MACHINES.get(platform.machine(), platform.machine())
             machines: dict = {}
             for one in manifests:  # of several variants of a processor the first is the plain one
-                machines.setdefault(machine(one.get("platform") or {}), one["digest"])
+                machines.setdefault(job_image_build.machine(one.get("platform") or {}), one["digest"])
             self.require_machine(machines)
             bare = re.sub(r"(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", "", name)
             code, text, problem = self.asked("inspect", "--raw", f"docker://{bare}@{machines[here]}")
         elif code == 0:
             code, config, problem = self.asked("inspect", "--config", source)
             if code == 0:
-                self.require_machine({machine(json.loads(config))})
+                self.require_machine({job_image_build.machine(json.loads(config))})
         if code != 0:
             why = skopeo.cause(problem, host) or ("it does not answer from here" if code is None else "")
             raise ImageError(f"{name} cannot be had: {skopeo.last(problem)}" + (f". {host}: {why}" if why else ""))
@@ -161,16 +165,16 @@ class Image:
     def archive(self):
         """Copy it from an archive of docker save, or of OCI's layout."""
         said = []
-        size, packed = self.path.stat().st_size, not tarfile_head(self.path)
+        size, path = self.path.stat().st_size, self.unpacked()
+        # What skopeo unpacks by itself, and all of OCI's in any case, is on the disk besides the registry's.
+        more = path.stat().st_size if image_archive.plain(path) else size * (image_space.ON_DISK - 1)
         for kind in ("docker-archive", "oci-archive"):
-            # skopeo unpacks a compressed archive before it reads it, and all of OCI's in any case.
-            once = {"docker-archive": 1, "oci-archive": 2}[kind]
-            self.require_room(size * (image_space.ON_DISK if packed else once))
+            self.require_room(size + (0 if image_archive.plain(path) and kind == "docker-archive" else more))
             telling.tell(f"image {self.image['name']}: read {self.image['source']}, {size / 1e9:.1f} GB")
-            source = f"{kind}:{self.path}"
+            source = f"{kind}:{path}"
             code, config, problem = self.asked("inspect", "--config", source, seconds=self.left())
             if code == 0:
-                self.require_machine({machine(json.loads(config))})
+                self.require_machine({job_image_build.machine(json.loads(config))})
                 return self.copy(source, size, "the cluster's registry")
             if code is None:
                 raise ImageError(
@@ -187,87 +191,24 @@ class Image:
         why = "it holds several images: save one of them" if several else f"it is no archive of an image: {words}"
         raise ImageError(f"{self.image['source']}: {why}")
 
+    def unpacked(self):
+        """Return the archive as a tar, unpacked where that is to be done before skopeo reads it."""
+        size, target = self.path.stat().st_size, Path(self.scratch) / "archive.tar"
+
+        def check(more):
+            self.require_room(size + more)
+            if time.monotonic() > self.deadline:
+                raise ImageError(f"unpack: not done within {self.params['seconds']} s: job_images_timeout")
+
+        with telling.Pace(lambda: f"image {self.image['name']}: unpack {self.image['source']}"):
+            try:
+                return image_archive.unpacked(self.path, target, check)
+            except ValueError as error:
+                raise ImageError(f"{self.image['source']} is not whole, and cannot be unpacked: {error}") from error
+
     def containerfile(self):
         """Build it, upon earlier ones of job_images where it names them, and push it."""
-        file = job_image_sources.containerfile(self.path)
-        text = file.read_text(encoding="utf-8", errors="surrogateescape")
-        context = self.context() if self.path.is_dir() else None
-        # The classic builder is in the engine itself: no plugin has to be there. A build sees what the machine sees.
-        build = ["docker", "build", "--network", "host", "--force-rm", "--tag", self.target]
-        if self.image["revision"] > self.made_before():
-            build += ["--no-cache", "--pull"]
-        references: dict = {}
-        try:
-            self.bases(text, references)
-            if references:
-                file = Path(self.scratch) / "Containerfile"
-                # By digest, so that no name in the engine is taken from anybody.
-                rebased = job_image_sources.rebased(text, references)
-                file.write_text(rebased, encoding="utf-8", errors="surrogateescape")
-            if context:
-                self.built([*build, "--file", str(file), str(context)], None)
-            else:
-                with file.open("rb") as stream:
-                    self.built([*build, "-"], stream)
-        finally:
-            for reference in references.values():
-                run(["docker", "image", "rm", reference], skopeo.ASK, environment=self.environment())
-        look = ["docker", "image", "inspect", "--format", "{{.Size}} {{.Architecture}} {{.Os}}", self.target]
-        code, said = run(look, skopeo.ASK, environment=self.environment())
-        if code != 0:
-            raise ImageError(f"what was built is not there: {said.strip()}")
-        size = said.split()
-        self.require_machine({machine({"architecture": size[1], "os": size[2]})})
-        # Only now is it known: who builds it decides how large it becomes.
-        self.require_room(int(size[0]), "pushed")
-        said = self.follow(["docker", "push", self.target], telling.Layers(), "push", "the cluster's registry")
-        found = re.search(r"digest: (sha256:[0-9a-f]{64})", said)
-        return found[1] if found else ""
-
-    def context(self):
-        """Return what a build sees: the directory, or a copy of it without what git keeps of its history."""
-        if not any(".git" in [*folders, *files] for _, folders, files in os.walk(self.path)):
-            return self.path
-        self.require_room(sum(size for _, size, _ in job_image_sources.listing(self.path)), "built")
-        copy = Path(self.scratch) / "context"
-        shutil.copytree(self.path, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        return copy
-
-    def made_before(self):
-        """Return the highest revision of which this image was made here, 1 where none is known."""
-        found = [1]
-        for record in self.known.record.parent.glob("*.json"):
-            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                facts = json.loads(record.read_text(encoding="utf-8"))
-                found += [int(facts["revision"])] if facts["image"] == self.image["stored"] else []
-        return max(found)
-
-    def built(self, command, stdin):
-        """Run the build; say what base images are to be, where one cannot be had."""
-        try:
-            return self.follow(command, telling.Build(), "build", "", stdin)
-        except ImageError as error:
-            end = str(error).splitlines()[-1]
-            if re.search(
-                r"pull access denied|registry-1\.docker\.io|manifest .* not found|unauthorized|no such host", end
-            ):
-                own = "declare its base image in job_images before it (archive or reference), and write FROM its NAME"
-                login = "job_images_logins, where its registry asks for a password"
-                raise ImageError(f"{error}\nIts base image cannot be had: {own}; or {login}") from None
-            raise
-
-    def bases(self, text, references):
-        """Give the engine the earlier images that a Containerfile names; note each in ``references``."""
-        made = job_image_sources.recipes(self.params)
-        before = self.params["images"][: self.params["images"].index(self.image)]
-        for image in before:
-            if not job_image_sources.bases(text, [image["stored"]]):
-                continue
-            known = job_image_sources.remembered(self.params, image, made[image["key"]])
-            reference = references[image["stored"]] = known.reference(known.built())
-            self.follow(
-                ["docker", "pull", reference], telling.Layers(), f"its base {image['name']}", "the cluster's registry"
-            )
+        return job_image_build.containerfile(self)
 
     def make(self):
         """Have it in the registry, and remember it; return its digest."""
@@ -281,18 +222,6 @@ class Image:
         new.write_text(json.dumps({**facts, "image": self.image["stored"]}), encoding="utf-8")
         new.replace(self.known.record)
         return digest
-
-
-def machine(said):
-    """Return for which machine an image is: its architecture, with the system before it where that is not Linux."""
-    kind, system = said.get("architecture") or "", said.get("os") or "linux"
-    return kind if system == "linux" else f"{system}/{kind}"
-
-
-def tarfile_head(path):
-    """Return whether a file is a plain tar, not a compressed one."""
-    with path.open("rb") as stream:
-        return stream.read(job_image_sources.HEAD)[257:262] == b"ustar"
 
 
 @contextlib.contextmanager
