@@ -140,12 +140,13 @@ def images(records: Mapping[str, str]) -> list[str]:
     """Return, as name@digest, what the labs' own registry keeps that machines are to have from the start.
 
     ``records`` are the texts that the role container_images leaves in the cache, by their files' names. Slurm's image
-    is the first, because its podman puts the others into their store; without it there are none.
+    is the first, because its podman puts the others into their store; without it there are none. Images of jobs, which
+    job_images leaves beside them, are each site's own.
     """
     found: dict[str, tuple[str, str]] = {}
     for file, text in records.items():
         name, record = file.rsplit("/", 1)[-1].split("-", 1)[0], json.loads(text)
-        if record["registry"] == REGISTRY:
+        if not name.startswith("jobs%") and record["registry"] == REGISTRY:
             found[name] = max(found.get(name, ("", "")), (record["built"], record["digest"]))
     names = ["slurm", *sorted(found.keys() - {"slurm"})] if "slurm" in found else []
     return [f"{name}@{found[name][1]}" for name in names]

@@ -302,6 +302,9 @@ def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first()
         "/cache/images/slurm-2-b.json": record("2026-01-04T00:00:00Z", "sha256:other", "registry.site.example/cluster"),
     }
 
+    # What a site's jobs run in is remembered there, too, in its own words.
+    records["/cache/images/jobs%lab%mine-4-a.json"] = json.dumps({"digest": "sha256:j", "recipe": "4"})
+
     assert vm.images(records) == ["slurm@sha256:new", "ddp@sha256:d"]
 
 
