@@ -131,7 +131,7 @@ def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_
     # One that is no archive is refused before anything is changed.
     lab.root("head", "touch /srv/empty.tar")
     site.write_text(json.dumps({"job_images": [{"name": "empty", "archive": "/srv/empty.tar"}]}))
-    refused = labs.clusterctl("provision", lab.inventory, "slurm", check=False)
+    refused = labs.clusterctl("provision", lab.inventory, check=False)
     assert refused.returncode == 3
     assert "empty: /srv/empty.tar: it is empty" in refused.stdout + refused.stderr
 
