@@ -58,6 +58,11 @@ def restarts_told(checks: list[dict[str, Any]]) -> Places:
 
 def apply(lab: labs.Lab, rows: tuple[Row, ...], script: Callable[[Row], str] = lambda row: row.how) -> None:
     """Break all rows, those of a machine in order."""
+    # What a test before has left running would keep its account from being removed.
+    left = "squeue --noheader --format=%A | xargs --no-run-if-empty scancel"
+    lab.root(
+        "head", f'{left}; for _ in $(seq 60); do [ -n "$(squeue --noheader)" ] || break; sleep 1; done', check=False
+    )
 
     def apply_on(lab: labs.Lab, machine: str) -> None:
         mine = [f"sh -ec {quote(script(row))} || echo not done: {quote(row.what)}" for row in rows if row.on == machine]
