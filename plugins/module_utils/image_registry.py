@@ -60,15 +60,20 @@ def within(seconds, work):
     return answer
 
 
-def ask(url, context, authorization=None, seconds=SECONDS, method="HEAD"):
-    """Ask a registry; return the HTTP status, and what it wants to see of those whom it turns away."""
+def fetch(url, context, authorization=None, seconds=SECONDS, method="HEAD"):
+    """Ask a registry; return the HTTP status, what it wants to see of those whom it turns away, and what it sends."""
     headers = {"Accept": MANIFEST} | ({"Authorization": authorization} if authorization else {})
     request = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - always https
     try:
         with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:  # noqa: S310
-            return answer.status, ""
+            return answer.status, "", answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.headers.get("WWW-Authenticate", "")
+        return error.code, error.headers.get("WWW-Authenticate", ""), b""
+
+
+def ask(url, context, authorization=None, seconds=SECONDS, method="HEAD"):
+    """Ask a registry; return the HTTP status, and what it wants to see of those whom it turns away."""
+    return fetch(url, context, authorization, seconds, method)[:2]
 
 
 def authorization(host, project, challenge, context, login=LOGIN, seconds=SECONDS):
@@ -107,20 +112,32 @@ def trusted(host, root="/"):
     return ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
 
 
+def manifest(image, digest, seconds=SECONDS, method="GET"):
+    """Return the HTTP status and the text of an image's manifest, asked for with the engine's own login if need be.
+
+    Raises:
+        OSError, http.client.HTTPException: the registry does not answer.
+        RegistryError: it wants the password sent unencrypted.
+    """
+    host, _, project = image.partition("/")
+    url = f"https://{host}/v2/{project}/manifests/{digest}"
+    context = trusted(host)
+    status, challenge, text = fetch(url, context, seconds=seconds, method=method)
+    if status == 401:
+        shown = authorization(host, project, challenge, context, seconds=seconds)
+        status, _, text = fetch(url, context, shown, seconds, method)
+    return status, text
+
+
 def has(image, digest, seconds=SECONDS):
     """Return whether the registry has the image (``host/project/name``) of this digest; it has ``seconds`` an answer.
 
     Raises:
         RegistryError: it does not answer, refuses us, or answers something else.
     """
-    host, _, project = image.partition("/")
-    url = f"https://{host}/v2/{project}/manifests/{digest}"
+    host = image.partition("/")[0]
     try:
-        context = trusted(host)
-        status, challenge = ask(url, context, seconds=seconds)
-        if status == 401:
-            shown = authorization(host, project, challenge, context, seconds=seconds)
-            status, _ = ask(url, context, shown, seconds)
+        status, _ = manifest(image, digest, seconds, "HEAD")
     except (OSError, http.client.HTTPException) as error:
         raise RegistryError(f"the registry {host} does not answer: {said(error)}") from error
     if status in (401, 403):

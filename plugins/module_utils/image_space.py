@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from ansible.module_utils import image_registry, image_store
@@ -24,27 +22,13 @@ def manifest(reference, seconds=image_registry.SECONDS):
     Raises:
         RegistryError: the registry does not answer, refuses us, or does not have it.
     """
-    host, _, rest = reference.partition("/")
-    project, _, digest = rest.partition("@")
-    url = f"https://{host}/v2/{project}/manifests/{digest}"
-    headers = {"Accept": image_registry.MANIFEST}
-
-    def fetched(shown):
-        request = urllib.request.Request(url, headers={**headers, **({"Authorization": shown} if shown else {})})
-        with urllib.request.urlopen(request, timeout=seconds, context=context) as answer:  # noqa: S310 - always https
-            return json.load(answer)
-
+    image, _, digest = reference.partition("@")
+    host, _, project = image.partition("/")
     try:
-        context = image_registry.trusted(host)
-        try:
-            return fetched(None)
-        except urllib.error.HTTPError as error:
-            if error.code != 401:
-                raise
-            challenge = error.headers.get("WWW-Authenticate", "")
-            return fetched(image_registry.authorization(host, project, challenge, context, seconds=seconds))
-    except urllib.error.HTTPError as error:
-        raise image_registry.RegistryError(f"the registry {host} answers HTTP {error.code} for {project}") from error
+        status, text = image_registry.manifest(image, digest, seconds)
+        if status != 200:
+            raise image_registry.RegistryError(f"the registry {host} answers HTTP {status} for {project}")
+        return json.loads(text)
     except (OSError, ValueError) as error:
         raise image_registry.RegistryError(
             f"the registry {host} does not answer: {image_registry.said(error)}"

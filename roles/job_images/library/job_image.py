@@ -46,8 +46,8 @@ options:
   seconds: {type: int, default: 3600, description: How long it may take.}
 """
 
-#: Docker's words for machines.
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+#: Docker's word for machines as this one.
+HERE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 class Image:
@@ -127,10 +127,9 @@ class Image:
 
     def require_machine(self, found):
         """Refuse an image for other machines than those of the cluster: all are as the controller."""
-        here = MACHINES.get(platform.machine(), platform.machine())
-        if here not in found:
+        if HERE not in found:
             said = ", ".join(sorted(filter(None, found))) or "an unknown architecture"
-            raise ImageError(f"it is for {said}, and the cluster's machines are {here}: name one for these")
+            raise ImageError(f"it is for {said}, and the cluster's machines are {HERE}: name one for these")
 
     def reference(self):
         """Copy it from another registry."""
@@ -138,13 +137,12 @@ class Image:
         host, source = name.partition("/")[0], f"docker://{name}"
         code, text, problem = self.asked("inspect", "--raw", source)
         if code == 0 and (manifests := json.loads(text).get("manifests")):
-            here = MACHINES.get(platform.machine(), platform.machine())
             machines: dict = {}
             for one in manifests:  # of several variants of a processor the first is the plain one
                 machines.setdefault(job_image_build.machine(one.get("platform") or {}), one["digest"])
             self.require_machine(machines)
             bare = re.sub(r"(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", "", name)
-            code, text, problem = self.asked("inspect", "--raw", f"docker://{bare}@{machines[here]}")
+            code, text, problem = self.asked("inspect", "--raw", f"docker://{bare}@{machines[HERE]}")
         elif code == 0:
             code, config, problem = self.asked("inspect", "--config", source)
             if code == 0:
