@@ -23,6 +23,9 @@ from provision.inventory.where import where
 #: The groups that mean something here. A site may have others, whose machines are its own.
 GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", "nfs_server", "monitoring")
 
+#: The program that reads inventories, and the directory in which it runs.
+DUMP, STANDS = Path(__file__).with_name("dump.py"), ROOT / "playbooks"
+
 #: Seconds. Reading 10,000 nodes takes about 5; an inventory that takes this long does not end.
 _PATIENCE = 120
 
@@ -161,19 +164,8 @@ def _hosts(listed: Mapping[str, Any], group: str) -> dict[str, None]:
 
 def _list(path: Path, *options: str) -> dict[str, Any]:
     """Return what ``ansible-inventory --list`` says of ``path``."""
-    command = [sys.executable, "-P", str(Path(__file__).with_name("dump.py")), "--list", "-i", str(path)]
     try:
-        # The working directory is the playbooks', because Ansible also reads group_vars/ where it stands.
-        done = subprocess.run(
-            [*command, *options],
-            env=clean_environment(),
-            cwd=ROOT / "playbooks",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
+        done = _dumped(["--list", "-i", str(path), *options])
     except subprocess.TimeoutExpired:
         raise ClusterctlError(
             f"inventory {path} was not read within {_PATIENCE} s", fix="look for an endless file or a hanging mount"
@@ -185,6 +177,21 @@ def _list(path: Path, *options: str) -> dict[str, Any]:
         )
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def _dumped(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run Ansible's own loader in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-P", str(DUMP), *words],
+        env=clean_environment(),
+        # The playbooks', because Ansible also reads group_vars/ where it stands.
+        cwd=STANDS,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE,
+        check=False,
+    )
 
 
 def _reason(told: str) -> str:
