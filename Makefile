@@ -13,7 +13,7 @@ INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
 RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING PATH="$(CURDIR)/$(BIN):$$PATH"
 
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
-MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py)
+MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py)
 ROUTINE := not faults and not driver and not jobs
 
 help: ## Show the targets

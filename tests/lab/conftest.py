@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import labs
 import pytest
+import yaml
+
+from provision import content
 
 HERE = Path(__file__).parent
 
@@ -16,6 +21,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.lab)
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
+    defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
+    wanted = [str(word) for word in defaults["lab_machines_wheels"]]
+    home = labs.cache() / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
+    if not (home / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+        downloaded = labs.cache() / "wheels"
+        wheels = ["--find-links", str(downloaded)] if downloaded.is_dir() else []
+        subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wheels, *wanted], check=True)
+        (home / "complete").touch()
+    return home / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import labs
 import pytest
-import yaml
 
 from provision import content
 from provision.judge import ddp
@@ -41,21 +39,6 @@ def rarely(*values: Any) -> Any:
 
 TWO = {"node1": 1, "node2": 1}
 THREE = {"node1": 2, "node2": 1}
-
-
-@pytest.fixture(scope="session")
-def torch_python() -> Path:
-    """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
-    defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
-    wanted = [str(word) for word in defaults["lab_machines_wheels"]]
-    home = labs.cache() / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
-    if not (home / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        downloaded = labs.cache() / "wheels"
-        wheels = ["--find-links", str(downloaded)] if downloaded.is_dir() else []
-        subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wheels, *wanted], check=True)
-        (home / "complete").touch()
-    return home / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+# Loaded here, before there is a group: what optimizers load later would keep the group as a default of its functions.
+import torch.distributed.nn
+
 from ddp_proof.collectives import collectives
 from ddp_proof.gradients import broadcast, gradients, negative_control
 from ddp_proof.identity import identity
@@ -165,6 +168,8 @@ def prove(job: Job) -> int:
         lines = [f"{name:17} {done['verdict']:8} {done['observed']}" for name, done in job.steps.items()]
         os.write(args.console, ("\n".join(lines) + "\n").encode())
     dist.barrier()  # nobody ends, and has the others stopped by torchrun, before the result is written
+    # What holds the groups keeps their threads until Python is gone, and gloo's may then end a rank by SIGABRT.
+    job.data = job.model = None
     dist.destroy_process_group()
     return 3 if verdict == "fail" else 0
 

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+# Loaded here, before there is a group: what optimizers load later would keep the group as a default of its functions.
+import torch.distributed.nn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -109,4 +112,6 @@ while iteration < given.train_iters:
         save()
     if late:
         break
+# What holds the group keeps its threads until Python is gone, and gloo's may then end a worker by SIGABRT.
+del parallel
 dist.destroy_process_group()

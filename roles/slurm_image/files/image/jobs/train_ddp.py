@@ -16,6 +16,9 @@ from pathlib import Path
 import stop_file
 import torch
 import torch.distributed as dist
+
+# Loaded here, before there is a group: what optimizers load later would keep the group as a default of its functions.
+import torch.distributed.nn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -105,4 +108,6 @@ while step < given.steps:
 if writer:
     writer.close()
 if world > 1:
+    # What holds the group keeps its threads until Python is gone, and gloo's may then end a worker by SIGABRT.
+    del parallel
     dist.destroy_process_group()
