@@ -34,6 +34,9 @@ _Result = TypeVar("_Result")
 #: How many processes a machine says that it has ended.
 _COUNT = re.compile(r"[0-9]{1,7}")
 
+#: Times the limit, for those that were too slow: as with what Ansible asks machines (plugins/action/observe.py).
+PATIENCE = 5
+
 #: Characters of one text of a check.
 _MOST_TEXT = 1000
 
@@ -48,24 +51,36 @@ def probe(
 
     Its id names the step that failed (``access.name``, ``.route``, ``.port``, ``.host_key``, ``.login``, ``.python``,
     ``.sudo``), or is ``access.ready``. ``timeout`` is in seconds, once for reaching a machine and once for asking it. A
-    sudo password is tried once per machine, and only where sudo asked for one.
+    sudo password is tried once per machine, and only where sudo asked for one. A machine that logs us in and does not
+    answer in time is tried once more with PATIENCE times the limit: it may be busy, or this computer with all of them.
     """
 
-    def one(target: Target) -> Check:
+    def one(target: Target, patience: float = 1) -> tuple[Check, bool]:
+        password = target.become_password or become_password
         try:
-            return _probe(target, become_password=target.become_password or become_password, timeout=timeout)
+            return _probe(target, become_password=password, timeout=timeout * patience)
         except Exception as error:  # a machine may answer anything: the others must still be probed
-            return Check(
-                "access.probe",
-                target.name,
-                Verdict.UNKNOWN,
-                cause="the probe itself failed",
-                observed=one_line(f"{type(error).__name__}: {error}", _MOST_TEXT),
-                expected="an answer",
-                fix=f"try it: ssh -v {target.address}",
-            )
+            return _broken(target, error), False
 
-    return _in_parallel(one, list(targets), workers)
+    wanted = list(targets)
+    found = _in_parallel(one, wanted, workers)
+    slow = [position for position, (_, late) in enumerate(found) if late]
+    again = _in_parallel(lambda target: one(target, PATIENCE), [wanted[position] for position in slow], workers)
+    for position, answer in zip(slow, again, strict=True):
+        found[position] = answer
+    return [check for check, _ in found]
+
+
+def _broken(target: Target, error: Exception) -> Check:
+    return Check(
+        "access.probe",
+        target.name,
+        Verdict.UNKNOWN,
+        cause="the probe itself failed",
+        observed=one_line(f"{type(error).__name__}: {error}", _MOST_TEXT),
+        expected="an answer",
+        fix=f"try it: ssh -v {target.address}",
+    )
 
 
 def sweep(
@@ -107,9 +122,10 @@ def sweep(
     return {target.name: count for target, count in ended if count is not None}
 
 
-def _probe(target: Target, *, become_password: str | None, timeout: float) -> Check:
+def _probe(target: Target, *, become_password: str | None, timeout: float) -> tuple[Check, bool]:
+    """Return what came of one machine, and whether more time may help: never where sudo was sent a password."""
     if target.skip:
-        return Check("access.ready", target.name, Verdict.SKIP, source=target.skip)
+        return Check("access.ready", target.name, Verdict.SKIP, source=target.skip), False
     secret: str | None = None
     try:
         with Connection(target, timeout=timeout) as connection:
@@ -120,12 +136,12 @@ def _probe(target: Target, *, become_password: str | None, timeout: float) -> Ch
                 printed, told = _ask(connection, secret, left)
             place = f"{connection.route.user}@{connection.route.place}"
     except Stopped as stopped:
-        return _check(target, stopped.finding)
+        return _check(target, stopped.finding), False
     finding = judge_session(target, told, secret=secret, printed=printed, late=left.over)
     if finding is not None:
-        return _check(target, finding)
+        return _check(target, finding), left.over and secret is None
     ready = f"{place}, Python {quoted(told['python'], secret)}"
-    return Check("access.ready", target.name, Verdict.PASS, observed=one_line(ready, _MOST_TEXT))
+    return Check("access.ready", target.name, Verdict.PASS, observed=one_line(ready, _MOST_TEXT)), False
 
 
 def _ask(connection: Connection, secret: str | None, left: Deadline) -> tuple[str, dict[str, str]]:

@@ -68,7 +68,7 @@ def record(inventory: Path) -> Recorded:
         {host: str(loaded.hostvars[host]["ansible_host"]) for host in loaded.hostvars},
         {name: own[name] for name in own if name.startswith("node_")},
         # Of two nodes none passes images on, and what they have answered says so.
-        {name: own[name] for name in SHARED if name in own} | {"container_images_mirrors": "[]"},
+        {name: own[name] for name in SHARED if name in own} | {"container_images_mirrors": []},
     )
 
 
