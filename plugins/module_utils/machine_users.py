@@ -11,8 +11,9 @@ from __future__ import annotations
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
 
-#: Seconds in which name services answer, and file systems.
-SECONDS = 10
+#: Seconds in which name services answer, and file systems; and names and numbers for which there is one more: a
+#: directory that is asked for the first time takes some milliseconds for each.
+SECONDS, KEYS = 10, 100
 
 
 def rows(root, path, fields):
@@ -30,7 +31,8 @@ def answered(database, keys, patience, run):
     """Return the rows that the name services have of these names and numbers; None where they do not answer."""
     if not keys:
         return []
-    code, said = run(["getent", database, *keys], SECONDS * patience, errors=False)
+    seconds = (SECONDS + len(keys) // KEYS) * patience
+    code, said = run(["getent", database, *keys], seconds, errors=False)
     # 2: one of them is not there.
     return [line.split(":") for line in said.splitlines()] if code in (0, 2) else None
 

@@ -65,6 +65,7 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
                 said=(given[name.lower()], ""),
             )
     _require_counted(cluster, accounts)
+    _require_nobody_leaving(cluster, accounts)
     if not accounts.accounts or cluster.slurm_parameters.get(given.get("accountingstorageenforce", ""), "") is None:
         return False
     _require_partitions(cluster, accounts)
@@ -133,6 +134,18 @@ def _require_an_account(cluster: Cluster, accounts: Accounts) -> None:
             raise ClusterctlError(
                 f"cluster_users: {user.name} is in no account, and could not submit a job",
                 fix="add the name to the users of one in slurm_accounts",
+                entry=("cluster_users", number, "name"),
+            )
+
+
+def _require_nobody_leaving(cluster: Cluster, accounts: Accounts) -> None:
+    """Refuse a user who is to be absent and has an account: whom no machine knows cannot be in one."""
+    for number, user in enumerate(cluster.people.users):
+        if user.absent and (account := accounts.default_accounts.get(user.name)):
+            raise ClusterctlError(
+                f"cluster_users: {user.name} is to be absent, and is in account {account}",
+                fix=f"in slurm_accounts, write {{name: {user.name}, state: absent}} among its users, or take one of "
+                "the two out",
                 entry=("cluster_users", number, "name"),
             )
 

@@ -14,7 +14,9 @@ from provision.model.users import SUBORDINATE, User, Users
 from provision.model.users_declared import users_from
 
 #: What no provision would mend without harm: it is refused before anything is changed.
-BEFORE = Subject("cluster_users", ("ids", "known_groups", "shells"), fix="clusterctl preflight", before=True)
+BEFORE = Subject(
+    "cluster_users", ("ids", "known_groups", "shells", "accounts"), fix="clusterctl preflight", before=True
+)
 
 SUBJECT = Subject(
     "cluster_users",
@@ -30,19 +32,23 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``wants``: ``users`` and ``groups``, the inventory's ``cluster_users`` and ``cluster_groups``; ``proof``, who
     submits the cluster's own jobs; ``homes``, the users whose homes are made on this machine; ``login``, whether users
-    log in to it, with the keys in the directory ``keys``.
+    log in to it, with the keys in the directory ``keys``; ``members``, who is in an account and not declared: whom this
+    machine has to know from the site's directory, or of itself.
     """
     people = users_from(wants["users"], wants["groups"])
-    proof = wants["proof"]
+    proof, members = wants["proof"], [str(name) for name in wants["members"]]
     if not people.users and not people.groups:
         why = "cluster_users and cluster_groups name nobody"
-        skipped = [*BEFORE.all_skipped(why), *SUBJECT.all_skipped(why)]
-        return skipped if proof["declared"] else [_ids(people, facts["people"], proof), *skipped[1:]]
+        skipped = {check.id: check for check in (*BEFORE.all_skipped(why), *SUBJECT.all_skipped(why))}
+        asked = [] if proof["declared"] else [_ids(people, facts["people"], proof)]
+        asked += [_accounts(members, facts["people"]["known_users"])] if members else []
+        return [*{**skipped, **{check.id: check for check in asked}}.values()]
     found = facts["people"]
     return [
         _ids(people, found, proof),
         _known_groups(people, found["known_groups"]),
         _shells(people, facts["state"]["paths"]),
+        _accounts(members, found["known_users"]),
         _groups(people, found["known_groups"]),
         _users(people, found),
         _members(people, found),
@@ -146,6 +152,29 @@ def _shells(people: Users, paths: Mapping[str, Any]) -> Check:
         source="cluster_users",
         cause="a login ends at once without it",
         fix="install it on this machine, or declare another one",
+    )
+
+
+def _accounts(members: Sequence[str], known: Sequence[Known] | None) -> Check:
+    """Refuse a user of an account whom nobody knows: a name that is misspelt would wait for a user who never comes."""
+    if not members:
+        return BEFORE.skip("accounts", "slurm_accounts names nobody whom this machine would have to know")
+    if known is None:
+        return BEFORE.unknown("accounts", "the machine's name services do not answer")
+    # A directory may write its names in another case, or with its domain.
+    there = {name for entry in known for name in (entry["name"].lower(), entry["name"].lower().partition("@")[0])}
+    wrong = [name for name in members if name.lower() not in there]
+    return BEFORE.check(
+        "accounts",
+        not wrong,
+        f"nobody is called {brief(wrong)}" if wrong else f"{len(members)} known",
+        "every user of slurm_accounts in cluster_users, or known to the controller",
+        source="slurm_accounts; getent passwd",
+        cause="the name is misspelt, or the site's directory does not have it",
+        fix=f"on the machine: getent passwd {wrong[0]}; then correct the name in slurm_accounts, take it out, or "
+        "declare the user in cluster_users"
+        if wrong
+        else None,
     )
 
 

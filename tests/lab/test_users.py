@@ -70,7 +70,12 @@ def test_numbers_and_names_of_somebody_elses_are_refused_by_preflight(provisione
         {"name": "ben", "uid": 2005},
         {"name": "eva", "uid": 2006, "groups": ["nobodys"], "shell": "/bin/none"},
     ]
-    declared = {"cluster_users": users, "cluster_groups": [{"name": "physics", "gid": 3005}]}
+    accounts = [{"name": "biology", "users": ["ben", "benn", "root"]}]
+    declared = {
+        "cluster_users": users,
+        "cluster_groups": [{"name": "physics", "gid": 3005}],
+        "slurm_accounts": accounts,
+    }
     wanted = {
         "ids": [
             "uid 2001 is ada's, declared eve's",
@@ -89,6 +94,9 @@ def test_numbers_and_names_of_somebody_elses_are_refused_by_preflight(provisione
         assert {host: one["verdict"] for host, one in told.items()} == dict.fromkeys(provisioned_lab.machines, "fail")
         for one in told.values():
             assert [text for text in words if text not in one["observed"]] == [], one
+    # slurmctld asks on its own machine who somebody is, so that one has to know them.
+    told = [one for one in found["checks"] if one["id"] == "cluster_users.accounts" and one["verdict"] == "fail"]
+    assert [(one["host"], one["observed"]) for one in told] == [("head", "nobody is called benn")]
 
 
 def test_who_is_to_be_absent_is_removed_and_keeps_a_home(provisioned_lab: labs.Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import machines
 import pytest
 
 from provision.judge import cluster_users, road
@@ -21,6 +22,7 @@ WANTS = {
     "groups": [{"name": "physics", "gid": 3001}, {"name": "biology", "gid": 3002}, {"name": "gone", "state": "absent"}],
     "homes": ["ada", "ben"],
     "proof": {"name": "ada", "uid": 2001, "declared": True},
+    "members": ["lucy"],
     "login": True,
     "keys": "/etc/ssh/keys",
 }
@@ -41,7 +43,7 @@ GOOD: dict[str, Any] = {
         "ada": own(3001, ["biology", "video"], uid=2001, home="/home/ada", comment="Ada"),
         "ben": own(3002, ["biology"], uid=2002, home="/home/ben", locked=False),
     },
-    "known_users": [known("ada", 2001), known("ben", 2002)],
+    "known_users": [known("ada", 2001), known("ben", 2002), known("lucy", 71001, own=False)],
     "known_groups": [known("physics", 3001), known("biology", 3002), known("video", 44)],
     "homes": {path: {"uid": uid, "kind": "directory"} for path, uid in (("/home/ada", 2001), ("/home/ben", 2002))},
     "subuid": RANGES,
@@ -78,7 +80,7 @@ def test_a_machine_as_declared_is_good() -> None:
 def test_a_bare_machine_is_to_be_worked_on_and_refused_for_nothing() -> None:
     bare = {
         "users": {},
-        "known_users": [],
+        "known_users": [known("lucy", 71001, own=False)],
         "known_groups": [known("video", 44)],
         "homes": {},
         "subuid": [],
@@ -165,6 +167,44 @@ def test_a_group_that_is_not_declared_has_to_be_on_every_machine(groups: Any) ->
     assert check.observed == "no group video, in which ada is to be"
 
 
+def test_who_is_in_an_account_and_known_to_nobody_is_refused_before_anything_is_changed() -> None:
+    """A directory's user counts, also where the directory writes the name in another way."""
+    there = [*GOOD["known_users"][:2], known("Lucy", 71001, own=False), known("max@site", 71002, own=False)]
+
+    check = judged({"members": ["lucy", "lucie", "max"]}, known_users=there)["cluster_users.accounts"]
+
+    assert (check.verdict, check.before, check.observed) == (Verdict.FAIL, True, "nobody is called lucie")
+    assert "getent passwd lucie" in check.fix
+    assert bad(judged({"members": ["lucy", "max"]}, known_users=there)) == {}
+    assert judged({"members": []}, known_users=[])["cluster_users.accounts"].verdict is Verdict.SKIP
+
+
+def test_who_is_in_an_account_is_asked_for_where_nobody_is_declared() -> None:
+    wants = {"users": [], "groups": [], "proof": WANTS["proof"], "members": ["lucy"]}
+    people = {**deepcopy(GOOD), "known_users": []}
+
+    checks = {check.id: check for check in cluster_users.checks(facts_from({"people": people}), wants)}
+
+    assert set(checks) == {*cluster_users.BEFORE.ids, *cluster_users.SUBJECT.ids}
+    assert checks["cluster_users.accounts"].verdict is Verdict.FAIL
+
+
+def test_of_accounts_those_are_asked_for_who_are_declared_nowhere_else() -> None:
+    door = machines.plugin("roles/cluster_users/filter_plugins/cluster_users.py")
+    accounts = [
+        {"name": "physics", "users": ["ada", "lucy", {"name": "gone", "state": "absent"}, "root"]},
+        {"name": "closed", "state": "absent", "users": ["old"]},
+    ]
+    proof = {"name": "slurmtest", "uid": 64031, "account": "", "declared": False}
+
+    members = door.cluster_users_members(accounts, [], [{"name": "ada", "uid": 2001}], proof)
+
+    assert members == ["lucy", "root"]
+    asked = door.cluster_users_asks([], [], [], {**proof, "declared": True}, members)
+    assert asked["people"]["users"] == members
+    assert door.cluster_users_asks([], [], [], {**proof, "declared": True}, []) == {}
+
+
 def test_a_shell_that_is_not_there_is_refused() -> None:
     check = judged(shells={"/bin/bash": {"kind": "absent"}})["cluster_users.shells"]
 
@@ -205,7 +245,7 @@ def test_what_is_not_as_declared_is_named(changed: dict[str, Any], name: str, sa
 
 @pytest.mark.parametrize(
     ("silent", "names"),
-    [("known_users", {"ids"}), ("known_groups", {"ids", "known_groups", "groups"}), ("homes", {"homes"})],
+    [("known_users", {"ids", "accounts"}), ("known_groups", {"ids", "known_groups", "groups"}), ("homes", {"homes"})],
 )
 def test_silence_is_unknown(silent: str, names: set[str]) -> None:
     checks = judged(**{silent: None})
@@ -240,13 +280,15 @@ def test_homes_are_judged_where_they_are_made() -> None:
 
 
 def test_nobody_declared_is_nothing_to_judge() -> None:
-    checks = cluster_users.checks(facts_from({}), {"users": [], "groups": [], "proof": WANTS["proof"]})
+    nobody = {"users": [], "groups": [], "proof": WANTS["proof"], "members": []}
+
+    checks = cluster_users.checks(facts_from({}), nobody)
 
     assert {check.verdict for check in checks} == {Verdict.SKIP}
 
 
 def test_what_preflight_would_refuse_is_refused_without_it() -> None:
-    checks = [*judged(known_users=[known("eve", 2001)]).values()]
+    checks = [*judged(known_users=[known("eve", 2001), known("lucy", 71001)]).values()]
 
     assert [check.id for check in road.refused_alone({"cluster_users": checks})] == ["cluster_users.ids"]
     assert road.refused_alone({"nvidia_driver": checks}) == []

@@ -160,6 +160,8 @@ def test_what_contradicts_itself_is_refused(accounts: Any, qos: Any, said: str, 
         ({"slurm_conf_parameters": {"AccountingStorageHost": "db"}}, "a host under [slurm_database]"),
         ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "eve", "uid": 2005}], "cluster_homes_shared": False},
          "cluster_users: eve is in no account, and could not submit a job"),
+        ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "ben", "state": "absent"}]},
+         "cluster_users: ben is to be absent, and is in account test1267"),
     ],
 )  # fmt: skip
 def test_what_contradicts_the_cluster_is_refused(site: dict[str, Any], said: str) -> None:
