@@ -7,13 +7,14 @@ from typing import Any
 
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts
-from provision.model.mounts import DOUBTFUL, LOCAL, PRESENT, units
+from provision.model.mounts import DOUBTFUL, LOCAL, PRESENT, same_source, units
+from provision.model.state_facts import CommandAnswer
 from provision.model.text import brief
 
 SUBJECT = Subject("shared_storage", ("mounts", "options", "left"), fix="clusterctl provision base")
 
 #: Judged before anything is changed.
-BEFORE = Subject("shared_storage", ("hides", "undeclared"), fix="clusterctl preflight", before=True)
+BEFORE = Subject("shared_storage", ("hides", "undeclared", "client"), fix="clusterctl preflight", before=True)
 
 #: Options that the kernel shows as they were given. Others it writes in another way, or agrees upon with the server.
 _SHOWN = ("ro", "rw", "hard", "soft", "noac", "nocto", "nosuid", "nodev", "noexec", "vers", "proto", "nconnect")
@@ -33,6 +34,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     return [
         _hides(mounts, str(wants["machine"]), state.get("hidden") or {}),
         _undeclared(own, [one for one in others if one not in gone]),
+        _client(mounts, facts.get("commands", {}).get("lustre")),
         _mounted(mounts, str(wants["machine"]), state.get("mounts") or {}),
         _options(mounts),
         _left(gone) if wants["unmounted"] else SUBJECT.skip("left", "nothing is to be unmounted"),
@@ -53,6 +55,29 @@ def _undeclared(own: Sequence[Mapping[str, Any]], staying: Sequence[Mapping[str,
         source="units of systemd that clusterctl has written",
         cause="the inventory had it before",
         fix=f"declare it again; or have it unmounted, in cluster_mounts: {{path: {path}, state: absent}}",
+    )
+
+
+def _client(mounts: Sequence[Mapping[str, Any]], answer: CommandAnswer | None) -> Check:
+    """Refuse to mount Lustre where its client is not: it belongs to the kernel, and no package of the system's is it."""
+    paths = [str(mount["path"]) for mount in mounts if mount["fstype"] == "lustre"]
+    if not paths:
+        return BEFORE.skip("client", "no file system here needs a client of the site's")
+    if answer is None or answer["rc"] is None:
+        return BEFORE.unknown("client", answer["text"] if answer else "the machine was not asked")
+    there = answer["text"].split()
+    wrong = [] if "program" in there else ["there is no program mount.lustre"]
+    wrong += [] if "module" in there else ["the running kernel has no module lustre"]
+    return BEFORE.check(
+        "client",
+        not wrong,
+        "; ".join(wrong) or "mount.lustre, and the running kernel's module",
+        f"Lustre's client, which mounts {brief(paths)}",
+        source="cluster_mounts; mount.lustre(8)",
+        cause="Lustre's client comes from the site, and is built for one kernel: it is not installed, or for another one",
+        fix="install it for the running kernel, of the servers' release (Debian, Ubuntu: lustre-client-utils and "
+        "lustre-client-modules-dkms); modprobe lustre has to end with 0. Or mount it by the site's own means, and declare "
+        "fstype: present",
     )
 
 
@@ -139,7 +164,7 @@ def _differs(mount: Mapping[str, Any], unit: Mapping[str, Any] | None, there: Ma
     """Return how a mount differs from what is declared; where it is bound on its own server, it is another kind."""
     if unit and unit["fstype"] == "none":
         return ""
-    if mount["source"] and there["source"].rstrip("/") != str(mount["source"]).rstrip("/"):
+    if mount["source"] and not same_source(there["fstype"], str(mount["source"]), there["source"]):
         return f"comes from {there['source']}, not from {mount['source']}"
     if mount["fstype"] != PRESENT and there["fstype"] != mount["fstype"]:
         return f"is {there['fstype']}, not {mount['fstype']}"

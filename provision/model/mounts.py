@@ -176,6 +176,28 @@ def exports(
     return list(found.values())
 
 
+def same_source(fstype: str, declared: str, told: str) -> bool:
+    """Tell whether the kernel's word for what is mounted is what was declared.
+
+    Lustre's servers are told as addresses with their network, whatever names they were given (``convert_hostnames`` in
+    mount_lustre.c): only addresses are compared, else the file system's name alone.
+    """
+    if fstype != "lustre":
+        return declared.rstrip("/") == told.rstrip("/")
+    (servers, _, name), (found, _, its) = declared.rpartition(":/"), told.rpartition(":/")
+    wanted, there = _nids(servers), _nids(found)
+    return name.strip("/") == its.strip("/") and (not wanted or not there or wanted == there)
+
+
+def _nids(servers: str) -> list[str]:
+    """Return the addresses of Lustre's servers in the kernel's form, tcp where no network is named; none with a name."""
+    split = (one.partition("@") for one in re.split(r"[,:]", servers))
+    found = [(address, re.sub(r"(?<=[a-z])0$", "", network) or "tcp") for address, _, network in split]
+    if all(re.fullmatch(r"[0-9.]+", address) for address, _ in found):
+        return [f"{address}@{network}" for address, network in found]
+    return []
+
+
 def mounted_on(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[str]:
     """Return where on a machine a file system of another machine or of the site's has to be mounted."""
     return [

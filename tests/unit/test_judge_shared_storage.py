@@ -91,6 +91,30 @@ def test_what_a_mount_would_hide_is_refused_before_anything_is_changed() -> None
     assert says({"/home": ["x"]}, "files1").verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("answer", "verdict", "said"),
+    [
+        ({"rc": 0, "text": "program\nmodule\n"}, Verdict.PASS, "mount.lustre, and the running kernel's module"),
+        ({"rc": 0, "text": "program\n"}, Verdict.FAIL, "the running kernel has no module lustre"),
+        ({"rc": 0, "text": ""}, Verdict.FAIL, "there is no program mount.lustre; the running kernel has no module"),
+        ({"rc": None, "text": "did not answer in 10 s"}, Verdict.UNKNOWN, "did not answer in 10 s"),
+        (None, Verdict.UNKNOWN, "the machine was not asked"),
+    ],
+)
+def test_a_machine_without_lustres_client_is_refused_before_anything_is_changed(
+    answer: Any, verdict: Verdict, said: str
+) -> None:
+    scratch = mounts.Mount("/lustre", "lustre", "10.0.0.5@o2ib:/fs", ("flock",), ("slurm_compute",))
+    facts: Any = {"state": {"mounts": {}}, "commands": {"lustre": answer} if answer else {}}
+    wants = {"mounts": [scratch.as_dict(GROUPS)], "machine": "node1", "unmounted": []}
+
+    (check,) = [one for one in shared_storage.checks(facts, wants) if one.id == "shared_storage.client"]
+
+    assert (check.verdict, check.before) == (verdict, True)
+    assert said in check.observed
+    assert verdict is not Verdict.FAIL or ("modprobe lustre" in check.fix and "fstype: present" in check.fix)
+
+
 def test_a_machine_tells_what_is_in_a_directory_only_where_nothing_is_mounted(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(MOUNTINFO)

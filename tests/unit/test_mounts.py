@@ -19,9 +19,11 @@ from provision.model.mounts import (
     hides_from_jobs,
     innermost,
     mounted_on,
+    same_source,
     seen_by_jobs,
     shared_by,
     unit_name,
+    units,
 )
 
 HOME = {"path": "/home", "fstype": "nfs4", "source": "10.0.9.1:/srv/home"}
@@ -91,6 +93,51 @@ def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options
 )
 def test_what_cannot_be_mounted_is_refused_with_what_to_do(entry: dict[str, Any], said: str) -> None:
     assert said in refusal({**HOME, **entry})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "10.0.0.1@tcp:/fs",
+        "mgs1@o2ib:mgs2@o2ib:/fs",
+        "10.0.0.1@tcp,192.168.0.1@o2ib1:10.0.0.2@tcp,192.168.0.2@o2ib1:/fs/projects/physics",
+        "mgs.site.example:/scratch-1",
+    ],
+)
+def test_lustre_is_declared_in_the_forms_of_its_manual(source: str) -> None:
+    options = "_netdev,flock,user_xattr,retry=5"
+    (one,) = mounts({"path": "/lustre/fs", "fstype": "lustre", "source": source, "options": options})
+
+    assert one.options == ("_netdev", "flock", "user_xattr", "retry=5")
+    # What mounts it is asked of no machine's name, and is no NFS.
+    assert (one.server, one.exported) == ("", "")
+    (unit,) = units(told(one), "node1")
+    assert (unit["what"], unit["fstype"], unit["nfs"]) == (source, "lustre", False)
+    assert mounts({"path": "/lustre/fs", "fstype": "lustre", "source": source})[0].options == ()
+
+
+@pytest.mark.parametrize("source", ["10.0.0.1@tcp", "10.0.0.1@tcp:fs", "10.0.0.1@tcp:/", "10.0.0.1 @tcp:/fs", "/dev/sdb"])
+def test_what_no_client_of_lustres_mounts_is_refused(source: str) -> None:
+    said = refusal({"path": "/lustre/fs", "fstype": "lustre", "source": source})
+    assert "lustre is mounted from a server, as 10.0.0.5@o2ib:/scratch" in said
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "same"),
+    [
+        ("10.0.0.1@tcp:/fs", "10.0.0.1@tcp:/fs", True),
+        ("10.0.0.1@tcp0:/fs", "10.0.0.1@tcp:/fs", True),
+        ("10.0.0.1:/fs", "10.0.0.1@tcp:/fs", True),
+        ("10.0.0.1@o2ib10:/fs/", "10.0.0.1@o2ib10:/fs", True),
+        ("mgs1@o2ib:mgs2@o2ib:/fs", "10.0.0.1@o2ib:10.0.0.2@o2ib:/fs", True),
+        ("10.0.0.1@tcp:10.0.0.2@tcp:/fs", "10.0.0.1@tcp:/fs", False),
+        ("10.0.0.1@tcp:/fs", "10.0.0.9@tcp:/fs", False),
+        ("10.0.0.1@tcp1:/fs", "10.0.0.1@tcp10:/fs", False),
+        ("mgs1@tcp:/fs", "10.0.0.1@tcp:/other", False),
+    ],
+)
+def test_lustres_servers_have_addresses_where_the_kernel_tells_of_them(declared: str, found: str, same: bool) -> None:
+    assert same_source("lustre", declared, found) is same
 
 
 def test_a_list_of_something_else_is_refused() -> None:

@@ -147,6 +147,8 @@ ELSEWHERE = {
     },
     # A container has no kernel of its own that could mount or export by NFS.
     "tests/unit/test_judge_shared_storage.py": {
+        # No computer here has Lustre.
+        "a_machine_without_lustres_client_is_refused_before_anything_is_changed": ["shared_storage.client"],
         "what_is_not_mounted_as_declared_is_named": ["shared_storage.mounts"],
         "what_a_mount_would_hide_is_refused_before_anything_is_changed": ["shared_storage.hides"],
         "options_that_lose_data_or_time_are_worth_a_warning": ["shared_storage.options"],
