@@ -8,6 +8,8 @@ counts, also that of the site's directory. They may hang, as a home on a network
 
 from __future__ import annotations
 
+import re
+
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
 
@@ -67,14 +69,19 @@ def own_users(root, names):
 
 
 def homes(paths, patience, run):
-    """Return uid and kind of what is at each path that is there; None where a file system does not answer."""
+    """Return uid and kind of what is at each path that is there; None where a file system does not answer.
+
+    The kind is ``closed`` where root may not look: on a server that makes root nobody, in a directory of a group's.
+    """
     if not paths:
         return {}
-    code, said = run(["stat", "--dereference", "--format=%u:%F:%n", *paths], SECONDS * patience, errors=False)
+    code, said = run(["stat", "--dereference", "--format=%u:%F:%n", *paths], SECONDS * patience)
     if code is None:
         return None
-    split = (line.split(":", 2) for line in said.splitlines())
-    return {path: {"uid": number(uid), "kind": kind} for uid, kind, path in split}
+    found = {path: {"uid": -1, "kind": "closed"} for path in paths if f"'{path}': Permission denied" in said}
+    for uid, kind, path in re.findall(r"(?m)^(\d+):([^:\n]+):(/.*)$", said):
+        found[path] = {"uid": number(uid), "kind": kind}
+    return found
 
 
 def subordinate(root, kind):

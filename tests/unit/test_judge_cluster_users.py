@@ -279,6 +279,17 @@ def test_homes_are_judged_where_they_are_made() -> None:
     assert judged({"homes": ["ben"]}, homes={})["cluster_users.homes"].observed == "/home/ben is missing"
 
 
+def test_a_home_that_root_may_not_look_at_is_nobodys_fault_and_not_proven() -> None:
+    closed = {**GOOD["homes"], "/home/ada": {"uid": -1, "kind": "closed"}}
+
+    check = judged(homes=closed)["cluster_users.homes"]
+
+    assert (check.verdict, check.unproven) == (Verdict.SKIP, True)
+    assert "root may not look at /home/ada" in check.cause + check.observed
+    found = judged(homes={"/home/ada": closed["/home/ada"]})["cluster_users.homes"]
+    assert (found.verdict, found.observed) == (Verdict.FAIL, "/home/ben is missing")
+
+
 def test_nobody_declared_is_nothing_to_judge() -> None:
     nobody = {"users": [], "groups": [], "proof": WANTS["proof"], "members": []}
 

@@ -60,6 +60,15 @@ def test_its_own_files_and_its_name_services_are_told_apart(tmp_path: Path) -> N
     ]
 
 
+def test_a_home_at_which_root_may_not_look_is_told_apart_from_one_that_is_missing(tmp_path: Path) -> None:
+    said = (
+        "stat: cannot statx '/home/ben': No such file or directory\n"
+        "stat: cannot statx '/home/ada': Permission denied\n"
+    )
+
+    assert machine(tmp_path, homes=said)["homes"] == {"/home/ada": {"uid": -1, "kind": "closed"}}
+
+
 @pytest.mark.parametrize(("field", "locked"), [("!", True), ("*", True), ("!$y$x", True), ("", False), ("$y$x", False)])
 def test_a_password_that_fits_nothing_is_locked(tmp_path: Path, field: str, locked: bool) -> None:
     found = machine(tmp_path, shadow=f"ada:{field}:19000:0:99999:7:::\n")

@@ -106,3 +106,27 @@ def test_a_home_is_its_users_alone_and_whole(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["ada"]
     assert (tmp_path / "home/ada").stat().st_mode & 0o7777 == 0o700
     assert (tmp_path / "home/ada/.bashrc").read_text() == "alias ll='ls -l'\n"
+
+
+def test_a_home_that_cannot_be_given_away_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a server that makes root somebody who may write there, and give nothing to anybody."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(module.os, "chown", refused)
+
+    with pytest.raises(PermissionError):
+        module.make_home(str(tmp_path / "home" / "ada"), 2001, 2001, str(tmp_path / "none"))
+
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_a_home_at_which_root_may_not_look_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    assert module.missing(str(tmp_path / "none"))
+    assert not module.missing(str(tmp_path))
+    monkeypatch.setattr(module.os, "lstat", refused)
+    assert not module.missing(str(tmp_path / "none"))

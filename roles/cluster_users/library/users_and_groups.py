@@ -141,15 +141,29 @@ def make_home(home, uid, gid, skeleton="/etc/skel"):
     place = Path(home)
     place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=str(place.parent)))
-    if Path(skeleton).is_dir():
-        shutil.copytree(skeleton, str(new / "home"), symlinks=True)
-    else:
-        (new / "home").mkdir()
-    for path in (new / "home", *(new / "home").rglob("*")):
-        os.chown(str(path), uid, gid, follow_symlinks=False)
-    (new / "home").chmod(0o700)
-    (new / "home").rename(place)
-    new.rmdir()
+    try:
+        if Path(skeleton).is_dir():
+            shutil.copytree(skeleton, str(new / "home"), symlinks=True)
+        else:
+            (new / "home").mkdir()
+        for path in (new / "home", *(new / "home").rglob("*")):
+            os.chown(str(path), uid, gid, follow_symlinks=False)
+        (new / "home").chmod(0o700)
+        (new / "home").rename(place)
+    finally:
+        # Also where somebody may write there whom root is made, and give nothing to anybody.
+        shutil.rmtree(str(new), ignore_errors=True)
+
+
+def missing(home):
+    """Tell whether there is nothing at a path; where root may not look, it is the site's to know."""
+    try:
+        os.lstat(home)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def main():
@@ -188,14 +202,16 @@ def main():
             if not module.check_mode:
                 write(module, path, after)
     for user in wanted["users"]:
-        if user["name"] in wanted["homes"] and not os.path.lexists(user["home"]):
+        if user["name"] in wanted["homes"] and missing(user["home"]):
             done.append(f"make {user['home']}")
             if not module.check_mode:
                 try:
                     make_home(user["home"], *pwd.getpwnam(user["name"])[2:4])
                 except OSError as error:
+                    own = f"install -d -m 700 -o {user['uid']} -g {pwd.getpwnam(user['name']).pw_gid}"
                     why = (
-                        f"{done[-1]}: {error.strerror}. Where this file system makes root nobody, make it on its server"
+                        f"{done[-1]}: {error.strerror}. Where this file system's server makes root nobody, make it"
+                        f" there ({own} DIRECTORY), or have the server do so and set cluster_users_homes: false"
                     )
                     module.fail_json(msg=why, done=done)
     module.exit_json(changed=bool(done), done=done)
