@@ -258,7 +258,8 @@ def _homes(people: Users, found: UserFacts, here: set[str]) -> Check:
     if found["homes"] is None:
         return SUBJECT.unknown("homes", "the file system of the homes does not answer")
     wrong = [f"{user.home} {problem}" for user in users if (problem := _home(user, found["homes"].get(user.home)))]
-    closed = [user.home for user in users if (found["homes"].get(user.home) or {}).get("kind") == "closed"]
+    there = found["homes"]
+    closed = [user.home for user in users if user.home in there and there[user.home]["kind"] == "closed"]
     if closed and not wrong:
         why = f"root may not look at {brief(closed)}: the file system's server makes root nobody"
         return SUBJECT.skip("homes", why, unproven=True)

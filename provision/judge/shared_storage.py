@@ -59,7 +59,7 @@ def _undeclared(own: Sequence[Mapping[str, Any]], staying: Sequence[Mapping[str,
 
 
 def _client(mounts: Sequence[Mapping[str, Any]], answer: CommandAnswer | None) -> Check:
-    """Refuse to mount Lustre where its client is not: it belongs to the kernel, and no package of the system's is it."""
+    """Refuse to mount Lustre where its client is not: it belongs to the kernel, and comes with no system."""
     paths = [str(mount["path"]) for mount in mounts if mount["fstype"] == "lustre"]
     if not paths:
         return BEFORE.skip("client", "no file system here needs a client of the site's")
@@ -74,10 +74,10 @@ def _client(mounts: Sequence[Mapping[str, Any]], answer: CommandAnswer | None) -
         "; ".join(wrong) or "mount.lustre, and the running kernel's module",
         f"Lustre's client, which mounts {brief(paths)}",
         source="cluster_mounts; mount.lustre(8)",
-        cause="Lustre's client comes from the site, and is built for one kernel: it is not installed, or for another one",
+        cause="Lustre's client comes from the site, built for one kernel: it is not installed, or for another one",
         fix="install it for the running kernel, of the servers' release (Debian, Ubuntu: lustre-client-utils and "
-        "lustre-client-modules-dkms); modprobe lustre has to end with 0. Or mount it by the site's own means, and declare "
-        "fstype: present",
+        "lustre-client-modules-dkms); modprobe lustre has to end with 0. Or mount it by the site's own means, and "
+        "declare fstype: present",
     )
 
 

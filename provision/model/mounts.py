@@ -190,7 +190,7 @@ def same_source(fstype: str, declared: str, told: str) -> bool:
 
 
 def _nids(servers: str) -> list[str]:
-    """Return the addresses of Lustre's servers in the kernel's form, tcp where no network is named; none with a name."""
+    """Return the addresses of Lustre's servers in the kernel's form, tcp where no network is named; none of names."""
     split = (one.partition("@") for one in re.split(r"[,:]", servers))
     found = [(address, re.sub(r"(?<=[a-z])0$", "", network) or "tcp") for address, _, network in split]
     if all(re.fullmatch(r"[0-9.]+", address) for address, _ in found):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import containers, fleet, images, recorded, table
+from bench import clients, containers, fleet, images, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -158,3 +158,14 @@ def test_what_takes_an_image_out_again_is_a_script_that_a_shell_can_read(tmp_pat
         subprocess.run(["sh", "-n", str(file)], check=True)
     subprocess.run(["sh", "-n", "-c", images.removing("tool", "bench0")], check=True)
     subprocess.run(["sh", "-n", "-c", containers.SCRIPT], check=True)
+
+
+def test_slurms_commands_are_compared_turn_by_turn() -> None:
+    """Of two turns that the computer was busy in, both sides are slow, and the ratio is none of it."""
+    told = "head | CHANGED\nsqueue 10000000 8000000\nsqueue 50000000 40000000\nsqueue 12000000 11000000\nsbatch 7 7\n"
+
+    found = clients.compared(told)
+
+    assert (found["squeue, ms a call"], found["  squeue in the daemon's container"]) == (12.0, 11.0)
+    assert found["  squeue: ratio"] == 1.25
+    assert found["  sbatch: ratio"] == 1.0

@@ -62,8 +62,7 @@ def test_its_own_files_and_its_name_services_are_told_apart(tmp_path: Path) -> N
 
 def test_a_home_at_which_root_may_not_look_is_told_apart_from_one_that_is_missing(tmp_path: Path) -> None:
     said = (
-        "stat: cannot statx '/home/ben': No such file or directory\n"
-        "stat: cannot statx '/home/ada': Permission denied\n"
+        "stat: cannot statx '/home/ben': No such file or directory\nstat: cannot statx '/home/ada': Permission denied\n"
     )
 
     assert machine(tmp_path, homes=said)["homes"] == {"/home/ada": {"uid": -1, "kind": "closed"}}

@@ -116,7 +116,9 @@ def test_lustre_is_declared_in_the_forms_of_its_manual(source: str) -> None:
     assert mounts({"path": "/lustre/fs", "fstype": "lustre", "source": source})[0].options == ()
 
 
-@pytest.mark.parametrize("source", ["10.0.0.1@tcp", "10.0.0.1@tcp:fs", "10.0.0.1@tcp:/", "10.0.0.1 @tcp:/fs", "/dev/sdb"])
+@pytest.mark.parametrize(
+    "source", ["10.0.0.1@tcp", "10.0.0.1@tcp:fs", "10.0.0.1@tcp:/", "10.0.0.1 @tcp:/fs", "/dev/sdb"]
+)
 def test_what_no_client_of_lustres_mounts_is_refused(source: str) -> None:
     said = refusal({"path": "/lustre/fs", "fstype": "lustre", "source": source})
     assert "lustre is mounted from a server, as 10.0.0.5@o2ib:/scratch" in said

@@ -108,7 +108,9 @@ def test_a_home_is_its_users_alone_and_whole(tmp_path: Path) -> None:
     assert (tmp_path / "home/ada/.bashrc").read_text() == "alias ll='ls -l'\n"
 
 
-def test_a_home_that_cannot_be_given_away_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_given_away_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a server that makes root somebody who may write there, and give nothing to anybody."""
 
     def refused(*_: Any, **__: Any) -> None:
