@@ -272,11 +272,9 @@ def _homes(people: Users, found: UserFacts, here: set[str]) -> Check:
 def _home(user: User, there: Mapping[str, Any] | None) -> str:
     if there is None:
         return "is missing"
-    if there["kind"] == "closed":
-        return ""
-    if there["kind"] != "directory":
+    if there["kind"] not in ("directory", "closed"):
         return f"is a {there['kind']}"
-    return "" if there["uid"] == user.uid else f"is uid {there['uid']}'s, not {user.uid}'s"
+    return "" if there["uid"] in (user.uid, -1) else f"is uid {there['uid']}'s, not {user.uid}'s"
 
 
 def _logins(answer: CommandAnswer | None, keys: str) -> Check:

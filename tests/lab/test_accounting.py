@@ -173,6 +173,13 @@ def test_a_full_disk_of_the_databases_is_told_and_loses_no_job_and_no_record(lab
         lab.root("head", SMALL)
         jobs = [person(lab, "ada", "cd && sbatch --parsable --wait --wrap true") for _ in range(3)]
 
+        refused = labs.document(lab.inventory, "plan")
+        full = [
+            one["observed"]
+            for one in refused["checks"]
+            if one["id"] == "preflight.disk_space" and one["host"] == "head"
+        ]
+        assert (refused["exit_code"], full[0].split(";")[0]) == (3, "/var/lib/mysql: 0 MB free")
         told = labs.document(lab.inventory, "verify")
 
         failed = {check["id"]: check for check in told["checks"] if check["verdict"] == "fail"}
