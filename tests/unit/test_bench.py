@@ -161,11 +161,19 @@ def test_what_takes_an_image_out_again_is_a_script_that_a_shell_can_read(tmp_pat
 
 
 def test_slurms_commands_are_compared_turn_by_turn() -> None:
-    """Of two turns that the computer was busy in, both sides are slow, and the ratio is none of it."""
-    told = "head | CHANGED\nsqueue 10000000 8000000\nsqueue 50000000 40000000\nsqueue 12000000 11000000\nsbatch 7 7\n"
+    """In a turn that the computer was busy in, both sides are slow, and the ratio is none of it."""
+    told = (
+        "head | CHANGED\n"
+        "squeue 20 0.200 0.050 0.050 0.160 0.060 0.040\n"
+        "squeue 20 1.000 0.055 0.050 0.800 0.050 0.050\n"
+        "squeue 20 0.240 0.040 0.050 0.220 0.050 0.050\n"
+        "sbatch 100 0.7 0.1 0.1 0.7 0.1 0.1\n"
+        "sbatch: error: no\n"
+    )
 
     found = clients.compared(told)
 
     assert (found["squeue, ms a call"], found["  squeue in the daemon's container"]) == (12.0, 11.0)
-    assert found["  squeue: ratio"] == 1.25
+    assert found["  squeue: ratio"] == pytest.approx(1.25)
+    assert found["  squeue: ratio of processor seconds"] == pytest.approx(1.0)
     assert found["  sbatch: ratio"] == 1.0
