@@ -66,6 +66,7 @@ def remains(lab: Lab, number: str) -> Iterator[str]:
         yield from (f"{node}: storage of job {number}" for found in stored if found == number)
 
 
+@pytest.mark.faults
 def test_a_corrupted_gradient_on_the_other_machine_is_named_through_slurm(provisioned_lab: Lab) -> None:
     job = submit(provisioned_lab, "--env", "DDP_PROOF_SABOTAGE=gradient", "--env", "DDP_PROOF_SABOTAGE_RANK=3")
 

@@ -16,7 +16,7 @@ import pytest
 import snapshots
 
 from provision.ansible_env import clean_environment
-from provision.runner import journal, journal_lock
+from provision.runner import journal
 
 
 def state(lab: labs.Lab) -> dict[str, object]:
@@ -46,14 +46,16 @@ def marked(lab: labs.Lab, machine: str) -> str:
     return lab.root(machine, "grep -lsz '^CLUSTERCTL_RUN=' /proc/[0-9]*/environ", check=False)
 
 
-def test_a_second_provision_changes_nothing_and_restarts_nothing(provisioned_lab: labs.Lab) -> None:
+def test_a_plan_and_a_second_provision_find_nothing_and_restart_nothing(provisioned_lab: labs.Lab) -> None:
     before = state(provisioned_lab)
     recorded = {path: path.read_text() for path in (provisioned_lab.directory / "host_vars").rglob("*.yml")}
 
+    plan = labs.clusterctl("plan", provisioned_lab.inventory, "--detailed-exitcode", "--json")
     done = labs.clusterctl("provision", provisioned_lab.inventory, "--json")
 
-    report = report_of(done)
-    assert (report["changed"], report["exit_code"]) == (0, 0)
+    for command in (plan, done):
+        report = report_of(command)
+        assert (report["changed"], report["exit_code"]) == (0, 0)
     assert state(provisioned_lab) == before
     assert {path: path.read_text() for path in recorded} == recorded
     assert all("gpu:sim:2" in text for text in recorded.values())
@@ -77,16 +79,6 @@ def test_munge_can_be_restarted_and_slurms_containers_keep_its_socket(provisione
         provisioned_lab.root(machine, "systemctl restart munge")
 
         provisioned_lab.root(machine, f"docker exec {container} test -S /run/munge/munge.socket.2")
-
-
-def test_a_plan_after_a_provision_shows_nothing(provisioned_lab: labs.Lab) -> None:
-    before = state(provisioned_lab)
-
-    done = labs.clusterctl("plan", provisioned_lab.inventory, "--detailed-exitcode", "--json")
-
-    assert done.returncode == 0
-    assert report_of(done)["changed"] == 0
-    assert state(provisioned_lab) == before
 
 
 def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned_lab: labs.Lab) -> None:
@@ -212,23 +204,6 @@ def test_twenty_runs_killed_at_random_points_all_converge(fresh_lab: labs.Lab) -
 def break_node(lab: labs.Lab) -> None:
     """Take from a node what a provision brings back: its key and its daemon."""
     lab.root("node1", "docker rm -f slurmd; rm -f /etc/munge/munge.key")
-
-
-def test_a_run_that_holds_the_lock_turns_the_second_away(provisioned_lab: labs.Lab) -> None:
-    first = start(provisioned_lab, "base")
-    try:
-        deadline = time.monotonic() + 30
-        state = provisioned_lab.directory / ".clusterctl"
-        while not journal_lock.holders(state) and time.monotonic() < deadline:
-            time.sleep(0.1)
-
-        second = labs.clusterctl("provision", provisioned_lab.inventory, check=False)
-
-        assert second.returncode == 6, second.stderr
-        assert str(first.pid) in second.stderr
-    finally:
-        told, _ = first.communicate(timeout=600)
-    assert first.returncode == 0, told
 
 
 def test_no_secret_is_in_what_a_run_leaves_behind(provisioned_lab: labs.Lab) -> None:

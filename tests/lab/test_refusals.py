@@ -96,15 +96,16 @@ def test_a_machine_that_is_down_costs_little_and_stops_nobody_else(small_lab: la
     absent = small_lab.address("head").rsplit(".", 1)[0] + ".250"
     path = inventory(small_lab, tmp_path, {"[slurm_compute]\n": f"[slurm_compute]\nnode9 ansible_host={absent}\n"})
     start = time.monotonic()
-    labs.clusterctl("provision", small_lab.inventory, "base")
+    labs.clusterctl("preflight", small_lab.inventory)
     alone = time.monotonic() - start
 
     start = time.monotonic()
-    done = labs.clusterctl("provision", path, "base", "--json", check=False)
+    done = labs.clusterctl("preflight", path, "--json", check=False)
     together = time.monotonic() - start
 
     report = json.loads(done.stdout)
-    assert done.returncode == 5, done.stderr
+    # What a provision then does is seen in tests/runs.
+    assert done.returncode == 3, done.stderr
     assert report["hosts"]["node9"]["unreachable"] == 1
     assert report["hosts"]["node1"]["ok"] > 0
     assert report["hosts"]["node1"]["failed"] == 0
