@@ -56,3 +56,17 @@ def test_a_tree_that_was_changed_is_exported_again(tmp_path: Path) -> None:
     assert "changed" in clients(tmp_path, "install", "image", "next")
 
     assert clients(tmp_path, "look") == "whole next\ncurrent next\n"
+
+
+def test_each_command_gets_its_name_also_where_there_is_another_program_of_it(tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    names.mkdir()
+    (names / "squeue").write_text("another\n")
+    (names / "srun").symlink_to("/elsewhere")
+    links = [word for name in ("sinfo", "squeue", "srun") for word in (f"{names}/{name}", f"/current/bin/{name}")]
+
+    assert clients(tmp_path, "install", "image", "next", *links) == "changed\n" * 5
+    assert {path.name: str(path.readlink()) for path in names.iterdir()} == {
+        name: f"/current/bin/{name}" for name in ("sinfo", "squeue", "srun")
+    }
+    assert clients(tmp_path, "install", "image", "next", *links) == ""
