@@ -77,9 +77,9 @@ test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simula
 	@$(RUN) pytest -q -m driver tests/lab
 
 test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images (root; 40 minutes)
-	@$(RUN) pytest -q -m "not faults and not driver" tests/lab/test_job_templates.py tests/lab/test_job_images.py
+	@$(RUN) pytest -q -m "not faults and not driver" tests/lab/test_job_templates.py tests/lab/test_job_images.py tests/lab/test_docker_jobs.py
 
-test-faults: .venv/.dev engine ## Kill runs at random points, for an hour (root)
+test-faults: .venv/.dev engine ## Kill runs at random points, and try what is rare and takes minutes (root; more than an hour)
 	@$(RUN) pytest -q -m faults tests/lab
 
 lint: .venv/.dev ## Run the linters
