@@ -70,7 +70,7 @@ def test_mounts_are_written_as_in_pyxis(task: Any, tmp_path: Path, monkeypatch: 
     (tmp_path / "a dir").mkdir()
     text = f"./a dir:/data:ro+rprivate+x-create=dir,{tmp_path},.:../inside,tmpfs:/t:size=1m+ro"
 
-    words, places = sys.modules["container_options"].mounts(text)
+    words, places = sys.modules["container_options"].mounts(text, {})
 
     assert places == ["/data", str(tmp_path), "/inside", "/t"]
     assert words == [
@@ -86,11 +86,16 @@ def test_mounts_are_written_as_in_pyxis(task: Any, tmp_path: Path, monkeypatch: 
         ("tmp:/x", "'tmp' is no path"), ("/tmp:x", "no place in the container"), ("/tmp:/x:rx", "no flag 'rx'"),
         ("/:/x", "the whole of a machine"), ("/tmp:/", "the whole of a machine"), ("/tmp:/x/..", "the whole"),
         ("/no/such:/x", "/no/such is not there"),
+        # The same places as docker in jobs refuses, however they are written.
+        ("//:/x", "the whole of a machine"), ("/tmp://", "the whole of a machine"), ("tmpfs://", "the whole"),
+        ("/proc/self/root:/x", "the whole"), ("/dev:/x", "/dev is the node's"), ("//proc:/x", "/proc is the node's"),
+        ("/run:/x", "/run is the node's"), ("/var/run/docker.sock:/s", "no engine's socket"),
+        ("/dev/nvidia0:/dev/nvidia0", "was not granted a GPU"),
     ],
 )  # fmt: skip
 def test_mounts_that_cannot_be_are_refused(task: Any, text: str, says: str) -> None:
     with pytest.raises(task.ContainerError, match=says) as refused:
-        sys.modules["container_options"].mounts(text)
+        sys.modules["container_options"].mounts(text, {})
 
     assert (refused.value.code, bool(refused.value.fix)) == (125, True)
 

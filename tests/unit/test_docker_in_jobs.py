@@ -103,11 +103,15 @@ TABLE = [
     ('--gpus "device=1","capabilities=utility"', "--device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0", ""),
     ("--gpus count=1,capabilities=gpu", "--device=/dev/nvidia1 --env=CUDA_VISIBLE_DEVICES=0", ""),
     ("--gpus all,capabilities=utility", BOTH, ""),
+    ("--gpus device=all", BOTH, ""),
+    # As Docker has it: one where nothing is said of the number.
+    ("--gpus driver=nvidia,capabilities=utility,compute", "--device=/dev/nvidia1 --env=CUDA_VISIBLE_DEVICES=0", ""),
     ("--device nvidia.com/gpu=all", BOTH, ""),
     ("--device nvidia.com/gpu=1", "--device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0", ""),
     ("--runtime=nvidia", BOTH, "--runtime nvidia is left out"),
     ("--runtime runc", "", "--runtime runc is left out"),
     ("--device /dev/nvidia2", "--device=/dev/nvidia2", ""),
+    ("--device /dev/nvidiactl:/dev/nvidiactl", "--device=/dev/nvidiactl:/dev/nvidiactl", ""),
     ("--device /dev/infiniband/uverbs0", "--device=/dev/infiniband/uverbs0", ""),
     ("--privileged", "", "--privileged gives no more"),
     ("--privileged=true", "", "--privileged gives no more"),
@@ -279,6 +283,27 @@ def test_a_container_knows_its_job_and_what_the_user_says_comes_last() -> None:
         ("-v /../:/host:ro", "/ is the node's, and no data", "name the directories"),
         ("--mount type=bind,src=/,dst=/host", "/ is the node's, and no data", "name the directories"),
         ("-v /var/run/docker.sock:/var/run/docker.sock", "no engine's socket", "in the job itself"),
+        ("-v //:/host", "/ is the node's", "name the directories"),
+        ("-v //dev:/dev", "/dev is the node's", "name the directories"),
+        ("-v /proc/self/root:/host", "/ is the node's", "name the directories"),
+        ("--mount type=bind,source=//,target=/host", "/ is the node's", "name the directories"),
+        ('--mount "type=bind","source=/","target=/host"', "/ is the node's", "name the directories"),
+        ("-v //var/run/docker.sock:/s", "no engine's socket", "in the job itself"),
+        ("-v /dev/nvidia0:/dev/nvidia0", "was not granted that GPU", "--gpus all"),
+        ("--device /dev:/dev", "/dev is the node's", "name the directories"),
+        ("--device /dev//nvidia0", "was not granted that GPU", "--gpus all"),
+        ("--device //dev/nvidia0:/dev/nvidia1", "was not granted that GPU", "--gpus all"),
+        ("--gpus banana", "'banana' is no number of GPUs", "--gpus all"),
+        ("--gpus -1", "'-1' is no number", "--gpus all"),
+        ("--gpus none", "'none' is no number", "--gpus all"),
+        ("--gpus=", "'' is no number", "--gpus all"),
+        ("--gpus 0", "that is none", "leave --gpus out"),
+        ("--gpus 2x", "'2x' is no number", "--gpus all"),
+        ("--gpus 0,1", "'1' is nothing that it knows", "device=0,1"),
+        ("--gpus number=2", "'number=2' is nothing that it knows", "--gpus 2"),
+        ("--gpus count=x", "'x' is no number", "--gpus 2"),
+        ("--gpus device=", "nor can a name be empty", "device=0,1"),
+        ("--gpus all,device=0", "cannot go together", "device=0,1"),
         ("-v /nowhere/data:/data", "/nowhere/data is not on", "mkdir -p /nowhere/data"),
         ("-v ./nowhere:/data", "nowhere is not on", "mkdir -p"),
         ("--user 1000", "no subordinate numbers", "leave --user out"),
@@ -293,6 +318,26 @@ def test_what_cannot_be_had_is_refused_with_what_to_do(
 
     assert problem in refused.value.args[0]
     assert fix in refused.value.args[1]
+
+
+def test_a_link_is_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "all").symlink_to("/")
+    (tmp_path / "gpu").symlink_to("/dev/nvidia0")
+
+    for words, said in ((("-v", f"{tmp_path}/all:/x"), "/ is the"), (("--device", f"{tmp_path}/gpu"), "not granted")):
+        with pytest.raises(GPUS["RefusedError"], match=said):
+            run(*words)
+    (tmp_path / "data").symlink_to(tmp_path)
+    assert run("-v", f"{tmp_path}/data:/x")[0] == [f"--volume={tmp_path}/data:/x"]
+
+
+def test_a_file_of_a_granted_gpu_is_known_by_its_name_too() -> None:
+    known = {"GPU-a": ("/dev/nvidia0",), "GPU-b": ("/dev/nvidia3",)}
+    refused = sys.modules["node_places"].refused
+
+    assert refused("/dev/nvidia3", JOB | {"CUDA_VISIBLE_DEVICES": "GPU-b"}, known) is None
+    assert "that GPU" in refused("/dev/nvidia0", JOB | {"CUDA_VISIBLE_DEVICES": "GPU-b"}, known)[0]
+    assert "a GPU" in refused("/dev/nvidiactl", {}, known)[0]
 
 
 def test_gpus_of_a_job_without_any_are_refused() -> None:

@@ -5,7 +5,8 @@
 import os
 import re
 
-import site_environment  # as docker has it
+import node_places  # as docker has it
+import site_environment
 
 #: Of a mount's options those that Podman has, too.
 FLAGS = re.compile(r"ro|rw|r?bind|r?(?:private|shared|slave|unbindable)|(?:no)?(?:dev|exec|suid)")
@@ -71,7 +72,7 @@ def reference(text):
     return name
 
 
-def mounts(text):
+def mounts(text, environment):
     """Return Podman's options for SRC:DST[:FLAGS],... of pyxis, and the places that are mounted on."""
     words, places = [], []
     for one in text.split(","):
@@ -87,12 +88,18 @@ def mounts(text):
             raise ContainerError(f"--container-mounts: {source[:80]!r} is no path", "begin it with / or ./; or tmpfs")
         if not target.startswith(("/", ".")):
             raise ContainerError(f"--container-mounts: {target[:80]!r} is no place in the container", "begin it with /")
-        place = os.path.normpath(os.path.join("/", target))
+        place = node_places.plain(os.path.join("/", target))
+        if "/" in (place, os.path.realpath(source)):
+            raise ContainerError(
+                f"--container-mounts: {source}:{place}: / is the whole of a machine",
+                "name the directories that the job needs",
+            )
         chosen = [flag for flag in flags.split("+") if flag and not flag.startswith("x-create=")] if has_flags else []
         if source == "tmpfs":
             words += ["--tmpfs", ":".join([place, ",".join(chosen)]).rstrip(":")]
         else:
-            words += ["--volume", ":".join([visible(source, place), place, *([",".join(chosen)] if chosen else [])])]
+            seen = visible(source, place, environment)
+            words += ["--volume", ":".join([seen, place, *([",".join(chosen)] if chosen else [])])]
             if wrong := [flag for flag in chosen if not FLAGS.fullmatch(flag)]:
                 raise ContainerError(
                     f"--container-mounts: {one[:80]}: no flag {wrong[0]!r} is known here",
@@ -102,14 +109,11 @@ def mounts(text):
     return words, places
 
 
-def visible(source, place):
+def visible(source, place, environment):
     """Return a mount's source as a whole path; refuse one that could be of no use."""
-    path = os.path.abspath(source)
-    if "/" in (path, place):
-        raise ContainerError(
-            f"--container-mounts: {source}:{place}: / is the whole of a machine",
-            "name the directories that the job needs",
-        )
+    path = node_places.plain(source)
+    if why := node_places.refused(path, environment):
+        raise ContainerError(f"--container-mounts: {source}:{place}: {why[0]}", why[1])
     if not os.path.lexists(path):
         raise ContainerError(
             f"--container-mounts: {path} is not there",
@@ -140,7 +144,7 @@ def devices(environment):
 
 def settings(options, environment):
     """Return Podman's options for the container that was asked for."""
-    words, places = mounts(options["MOUNTS"]) if "MOUNTS" in options else ([], [])
+    words, places = mounts(options["MOUNTS"], environment) if "MOUNTS" in options else ([], [])
     try:
         scratch = os.readlink(f"/run/clusterctl/jobs/{options['JOB']}/scratch")
     except OSError:
@@ -153,7 +157,7 @@ def settings(options, environment):
     if is_yes(options, "MOUNT_HOME"):
         home = environment.get("HOME", "")
         inside = "/root" if is_yes(options, "REMAP_ROOT") else home
-        words += ["--volume", f"{visible(home, inside)}:{inside}"]
+        words += ["--volume", f"{visible(home, inside, environment)}:{inside}"]
     if options["STEP"] == "batch":
         words += ["--volume", f"{options['COMMAND']}:{options['COMMAND']}:ro"]
     if is_yes(options, "READONLY") or ("WRITABLE" in options and not is_yes(options, "WRITABLE")):

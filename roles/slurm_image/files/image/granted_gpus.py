@@ -15,6 +15,9 @@ class RefusedError(Exception):
 #: Files of a GPU, and of a part of one (MIG), that a job's control group lets it open, or not.
 _FILE = re.compile(r"/dev/(nvidia\d+|nvidia-caps/nvidia-cap\d+)")
 
+#: Words of --gpus that have a value.
+_WORDS = ("count", "device", "capabilities", "driver", "options")
+
 #: NVIDIA's names of GPUs and of their parts, and the device files that each is reached by.
 Known = Mapping[str, tuple[str, ...]]
 
@@ -81,30 +84,61 @@ def described(places: Iterable[str] = ("/etc/cdi", "/var/run/cdi")) -> dict[str,
     return found
 
 
+def requested(asked: str) -> tuple[int | None, list[str]]:
+    """Return how many GPUs --gpus asks for, None for all, and the names of those that it asks for by name.
+
+    Docker's own words (docker/cli, opts/gpus.go): all, a number, count=, device=, capabilities=, driver=, options=,
+    with commas between them; its quotes are taken off before, so what has no name belongs to the one before it.
+
+    Raises:
+        RefusedError: these are no such words, or they ask for none.
+    """
+    fix = "--gpus all, --gpus 2, or --gpus '\"device=0,1\"'"
+    fields: dict[str, list[str]] = {}
+    name = "count"
+    for word in asked.split(","):
+        given, has, value = word.partition("=")
+        name = given if has else name
+        if name not in _WORDS or (name in fields and (has or name == "count")):
+            raise RefusedError(f"--gpus {asked}: {word!r} is nothing that it knows there", fix)
+        fields.setdefault(name, []).append(value if has else word)
+    if "device" in fields:
+        if "count" in fields or not all(fields["device"]):
+            raise RefusedError(f"--gpus {asked}: a number and names cannot go together, nor can a name be empty", fix)
+        return None, [] if fields["device"] == ["all"] else fields["device"]
+    # As Docker has it: one where nothing is said of the number.
+    (count,) = fields.get("count", ["1"])
+    if count == "all":
+        return None, []
+    if not re.fullmatch(r"[0-9]{1,9}", count):
+        raise RefusedError(f"--gpus {asked}: {count!r} is no number of GPUs", fix)
+    if int(count) == 0:
+        raise RefusedError(f"--gpus {asked}: that is none", "leave --gpus out for a container without a GPU")
+    return int(count), []
+
+
 def chosen(asked: str, mine: Sequence[str], known: Known) -> list[str]:
     """Return those of a job's GPUs that --gpus asks for; by number they count what the job has, from 0, as CUDA does.
 
     Raises:
-        RefusedError: it has none, or not these.
+        RefusedError: it has none, or not these, or --gpus says nothing that can be known.
     """
+    count, names = requested(asked)
     if not mine:
         raise RefusedError(f"--gpus {asked}: this job was granted no GPU", "#SBATCH --gres=gpu:N, or leave --gpus out")
-    if match := re.search(r"device=([^=]+?)(?:,\w+=|$)", asked):
+    if names:
         whole = {name: files[0].removeprefix("/dev/nvidia") for name, files in known.items() if len(files) == 1}
         granted_ones = {name: number for name, number in whole.items() if number in mine} | {gpu: gpu for gpu in mine}
         meant = {name: gpu for name, gpu in granted_ones.items() if not name.isdigit()}
         meant |= {str(place): gpu for place, gpu in enumerate(mine)}
-        names = match[1].split(",")
         if strange := [name for name in names if name not in meant]:
             problem = f"--gpus {asked}: {','.join(strange)} is not this job's"
             raise RefusedError(problem, f"it was granted {len(mine)}: --gpus all")
         return [meant[name] for name in names]
-    if match := re.search(r"(?:^|count=)(\d+)", asked):
-        if int(match[1]) > len(mine):
-            problem = f"--gpus {asked}: this job was granted {len(mine)}"
-            raise RefusedError(problem, "--gpus all; or ask Slurm for more: --gres=gpu:N")
-        return list(mine[: int(match[1])])
-    return list(mine)
+    if count is not None and count > len(mine):
+        problem = f"--gpus {asked}: this job was granted {len(mine)}"
+        raise RefusedError(problem, "--gpus all; or ask Slurm for more: --gres=gpu:N")
+    return list(mine[:count])
 
 
 def words(asked: str | None, environment: Mapping[str, str], known: Known | None) -> list[str]:
@@ -129,3 +163,8 @@ def devices(gpus: Iterable[str], known: Known) -> list[str]:
     names = {files: f"nvidia.com/gpu={name}" for name, files in reversed(list(known.items()))}
     files = (f"/dev/nvidia{gpu}" if gpu.isdigit() else f"nvidia.com/gpu={gpu}" for gpu in gpus)
     return [f"--device={names.get((file,), file)}" for file in files]
+
+
+def files(gpus: Iterable[str], known: Known) -> set[str]:
+    """Return the device files of some GPUs."""
+    return {file for gpu in gpus for file in ([f"/dev/nvidia{gpu}"] if gpu.isdigit() else known.get(gpu, ()))}

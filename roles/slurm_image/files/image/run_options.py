@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import resource
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import granted_gpus
+import node_places
 import site_environment
 from granted_gpus import RefusedError
 
@@ -53,9 +55,6 @@ LEFT_OUT = {
 PASSED = re.compile(r"(SLURM|SLURMD|NCCL|GLOO|UCX|MASTER|TORCH|OMP)_\w+|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE")
 #: The directory of RDMA adapters' device files. Scripts name it for all nodes of a site.
 INFINIBAND = "/dev/infiniband"
-#: What of the node is nobody's data.
-SYSTEM = {"/", "/dev", "/proc", "/run", "/var/run"}
-SOCKETS = {"/var/run/docker.sock", "/run/docker.sock"}
 
 
 def options(words: list[str]) -> Iterator[tuple[str, str | None]]:
@@ -176,14 +175,11 @@ class Run:
 
     def set_device(self, value: str) -> None:
         source, _, name = value.partition("=")
-        number = re.fullmatch(r"/dev/nvidia(\d+)", value.partition(":")[0])
         if source == "nvidia.com/gpu":
             before = f"{self.gpus}," if (self.gpus or "").startswith("device=") else "device="
             self.gpus = "all" if name == "all" else before + name
-        elif number and number[1] not in granted_gpus.granted(self.environment, self.known):
-            raise RefusedError(
-                f"--device {value}: this job was not granted that GPU", "--gpus all gives those that were"
-            )
+        elif why := node_places.refused(value.partition(":")[0], self.environment, self.known):
+            raise RefusedError(f"--device {value}: {why[0]}", why[1])
         elif value == INFINIBAND and not any(Path(value).glob("*")):
             self.say(f"--device {value} is left out: this node has no RDMA adapter")
         else:
@@ -236,29 +232,24 @@ class Run:
         source, colon, rest = value.partition(":")
         self.places.append(rest.partition(":")[0] or source)
         if colon and source.startswith(("/", ".")):
-            mountable(f"-v {value}", source)
+            self.mountable(f"-v {value}", source)
         self.out.append(f"--volume={value}")
 
     def set_mount(self, value: str) -> None:
-        fields = dict(part.partition("=")[::2] for part in value.split(","))
+        fields = dict(part.partition("=")[::2] for part in next(csv.reader([value]), []))
         self.places += [fields[name] for name in ("target", "dst", "destination") if name in fields]
         if fields.get("type") == "bind":
-            mountable(f"--mount {value}", fields.get("source") or fields.get("src") or "")
+            self.mountable(f"--mount {value}", fields.get("source") or fields.get("src") or "")
         self.out.append(f"--mount={value}")
 
-
-def mountable(option: str, source: str) -> None:
-    """Refuse what is no data of anybody's, and what is not there: Docker would make it, as root."""
-    path = os.path.abspath(source)  # noqa: PTH100 - a link stays one
-    if path in SOCKETS:
-        raise RefusedError(
-            f"{option}: a job has no engine's socket", "call docker in the job itself, not in a container"
-        )
-    if path in SYSTEM:
-        raise RefusedError(f"{option}: {path} is the node's, and no data", "name the directories that are needed")
-    if not os.path.lexists(path):
-        problem = f"{option}: {path} is not on {os.uname().nodename}, or you may not enter it"
-        raise RefusedError(problem, f"mkdir -p {path}, in a directory that all nodes share")
+    def mountable(self, option: str, source: str) -> None:
+        """Refuse what is no data of anybody's, and what is not there: Docker would make it, as root."""
+        if why := node_places.refused(source, self.environment, self.known):
+            raise RefusedError(f"{option}: {why[0]}", why[1])
+        path = node_places.plain(source)
+        if not os.path.lexists(path):
+            problem = f"{option}: {path} is not on {os.uname().nodename}, or you may not enter it"
+            raise RefusedError(problem, f"mkdir -p {path}, in a directory that all nodes share")
 
 
 def subordinate(path: Path = Path("/etc/subuid")) -> bool:
