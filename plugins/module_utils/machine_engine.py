@@ -39,17 +39,19 @@ def ask(command, seconds):
 
 
 def info(text):
-    """Return version, live restore and the engine's own complaint from ``docker info --format '{{json .}}'``."""
+    """Return version, live restore, swarm and the engine's own complaint from ``docker info --format '{{json .}}'``."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
         told = {}
     told = told if isinstance(told, dict) else {}
     server, kept, errors = told.get("ServerVersion"), told.get("LiveRestoreEnabled"), told.get("ServerErrors")
+    swarm = told.get("Swarm")
     said = [error for error in errors if isinstance(error, str)] if isinstance(errors, list) else []
     return {
         "server": server[:4096] if isinstance(server, str) else "",
         "live_restore": kept if isinstance(kept, bool) else None,
+        "swarm": isinstance(swarm, dict) and swarm.get("LocalNodeState") not in (None, "", "inactive"),
         "problem": "; ".join(said)[:4096],
     }
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from provision import hostlist
 from provision.errors import ClusterctlError
-from provision.inventory import declared_proof
+from provision.inventory import declared_docker, declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_directories import require_job_directories
 from provision.inventory.declared_environment import environment_from, require_task_prolog
@@ -30,7 +30,7 @@ from provision.inventory.declared_slurm import (
     require_database_parameters,
     switch_from,
 )
-from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_docker, require_files
+from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
@@ -44,15 +44,17 @@ Variables = Mapping[str, Mapping[str, Any]]
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
-    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_docker", "job_lint"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_lint"),
+    *declared_docker.READ,
     *("job_environment", "job_offline"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared", "job_images"),
     *declared_proof.READ,
     "slurm_database_parameters",
     "container_images_mirrors",
 )
+_NOT_SLURMS = {"cluster_users", "cluster_groups", "job_images", *declared_docker.READ}
 #: Every variable that Slurm's configuration rests on.
-READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - {"cluster_users", "cluster_groups", "job_images"})
+READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - _NOT_SLURMS)
 
 # A label of a host name, as a machine's own name can be; a letter in it, so that it is never taken for an address.
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -85,13 +87,13 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     version = release_from(site["slurm_version"])
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
-    require_docker(site["job_docker"])
     require_files(parameters, files)
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
+    declared_docker.require_docker(site, people, addresses.values())
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
     environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)
     require_task_prolog(environment, parameters, version)

@@ -99,21 +99,6 @@ def container_runtime_from(value: Any, files: Mapping[str, str]) -> Runtime:
     return runtime
 
 
-def require_docker(value: Any) -> None:
-    """Refuse the machines' own Docker in jobs.
-
-    Raises:
-        ClusterctlError: it is asked for.
-    """
-    if value == "docker-socket":
-        raise ClusterctlError(
-            "job_docker is docker-socket: who reaches that socket is root on the node, and what it starts is outside"
-            " the job, neither confined to its memory and GPUs nor ended with it",
-            fix="leave it out: docker in jobs is rootless Podman with Docker's command line",
-            said=("job_docker", ""),
-        )
-
-
 def lines_from(name: str, value: Any, release: str) -> Any:
     """Return the programs of a parameter such as Prolog as a list, in the order in which Slurm runs them.
 

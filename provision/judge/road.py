@@ -17,6 +17,7 @@ from provision.judge import (
     gpu_stage,
     hardware,
     images,
+    job_docker,
     job_images,
     managed,
     munge,
@@ -86,6 +87,7 @@ ROLES: Mapping[str, Role] = {
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
     "container_engine": Role("containers", engine.checks, _GENERIC, groups=_USED),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
+    "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
     "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=("files",)),
     "cuda_toolkit": Role("gpu", gpu_stage.toolkits, groups=_COMPUTE, acts_on=("packages", "files")),
@@ -200,6 +202,7 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
         machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}
+        machine["engine"]["swarm"] = facts["engine"].get("swarm", False)
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:

@@ -22,12 +22,14 @@ class EngineFacts(TypedDict):
     ``version`` is the program's, empty where it is not installed; ``server`` that of the engine that runs.
     ``live_restore`` is None where the engine did not say; ``problem`` says why there is no answer, ``late`` that there
     was none in time. ``raises_limits``: whether a container may have a limit above the machine's own.
+    ``swarm``: whether it is in a swarm of Docker's, anybody's.
     """
 
     version: Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9A-Za-z.+~:-]*$")]
     raises_limits: bool
     server: Text
     live_restore: bool | None
+    swarm: NotRequired[bool]
     problem: Text
     late: bool
     limit: Count
