@@ -21,7 +21,7 @@ _RISK = "who is in it is root on the compute nodes, and what they start is outsi
 
 
 def require_docker(site: Mapping[str, Any], people: Users, addresses: Iterable[str]) -> None:
-    """Refuse the machines' own Docker without a group of those who may use it, and overlay networks without that Docker.
+    """Refuse the machines' own Docker without a group of who may use it, and overlay networks without that Docker.
 
     ``site`` has the variables of ``READ``, ``addresses`` are the machines'.
 
@@ -34,9 +34,9 @@ def require_docker(site: Mapping[str, Any], people: Users, addresses: Iterable[s
         raise ClusterctlError(
             "job_docker is socket, and job_docker_group names no group of cluster_groups: " + _RISK
             if group is None
-            else f"job_docker_group is {group!r}, which is not in cluster_groups: its number has to be the same everywhere",
-            fix="write {name: dockerjobs, gid: 3100} in cluster_groups, job_docker_group: dockerjobs, and that group in "
-            "the groups of those users of cluster_users; or leave job_docker out",
+            else f"job_docker_group is {group!r}, which is not in cluster_groups: all machines need the same number",
+            fix="write {name: dockerjobs, gid: 3100} in cluster_groups, job_docker_group: dockerjobs, and that group "
+            "in the groups of those users of cluster_users; or leave job_docker out",
             said=("job_docker" if group is None else "job_docker_group", ""),
         )
     if group is not None and not socket:
@@ -49,9 +49,10 @@ def require_docker(site: Mapping[str, Any], people: Users, addresses: Iterable[s
         return
     if not socket:
         raise ClusterctlError(
-            "job_docker_overlay_networks: an overlay network is one of the machines' own Docker, and jobs have rootless "
-            "Podman, whose containers are on the node's network",
-            fix="leave it out: with --network host a container reaches the others by their nodes' names; or set job_docker: socket",
+            "job_docker_overlay_networks: an overlay network is one of the machines' own Docker, and jobs have "
+            "rootless Podman, whose containers are on the node's network",
+            fix="leave it out: a container of --network host reaches the others by their nodes' names; or set "
+            "job_docker: socket",
             said=("job_docker_overlay_networks", ""),
         )
     _require_networks(networks, [address for address in addresses if re.fullmatch(r"[0-9.]+", address)])

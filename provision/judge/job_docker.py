@@ -62,7 +62,7 @@ def _swarm(answer: Mapping[str, Any] | None, wants: Mapping[str, Any]) -> Check:
     told = _json(answer, dict)
     managers = [str(one.get("Addr")) for one in _mappings(told.get("RemoteManagers"))]
     wrong = list(_differs(told, managers, wants))
-    apart = bool(told) and told.get("LocalNodeState") not in ("inactive", "active") or (managers and wrong)
+    apart = (bool(told) and told.get("LocalNodeState") not in ("inactive", "active")) or (managers and wrong)
     return SUBJECT.check(
         "swarm",
         not wrong,

@@ -25,6 +25,7 @@ from provision.judge import (
     engine,
     hardware,
     images,
+    job_docker,
     job_images,
     munge,
     nfs_server,
@@ -89,7 +90,7 @@ SUBJECTS = (
     cluster_users.BEFORE, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
-    hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT,
+    hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT, job_docker.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -162,6 +163,16 @@ ELSEWHERE = {
     "tests/lab/test_job_images.py": {
         "images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them": [
             "job_images.sources", "job_images.built", "job_images.stored", "job_images.collected",
+        ],
+    },
+    # The lab declares none of it.
+    "tests/lab/test_job_docker.py": {
+        "what_is_taken_out_of_the_inventory_goes_and_the_engine_forgets_its_socket": [
+            "job_docker.files /etc/systemd/system/clusterctl-docker.socket",
+            "job_docker.files /etc/systemd/system/docker.service.d/clusterctl-jobs.conf",
+        ],
+        "what_is_broken_is_named_and_mended_alone": [
+            "job_docker.socket", "job_docker.swarm", "job_docker.overlay_networks",
         ],
     },
     # What the inventory says, whatever the machine has.

@@ -68,7 +68,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "let jobs share /tmp by 'JobContainerType: null'",
     ),
     ({"job_container_runtime": "docker"}, "must be podman, pyxis, none"),
-    ({"job_docker": "docker-socket"}, "outside the job"),
     ({"job_lint": "warn"}, "job_lint is 'warn': it must be true or false"),
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),

@@ -1,7 +1,7 @@
-"""docker, in a job of somebody who may use the machine's own Docker: what holds a container to the job, as far as can be.
+"""docker, in a job of somebody who may use the machine's own Docker: what holds a container to the job.
 
-Nothing here keeps a user from anything: who may write to the engine's socket is root on the node. It keeps an honest script
-to what Slurm gave its job: its processors, memory and GPUs; and job_end ends what bears the job's label.
+Nothing here keeps a user from anything: who may write to the engine's socket is root on the node. It keeps an honest
+script to what Slurm gave its job: its processors, memory and GPUs; and job_end ends what bears the job's label.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def words(
         elif name == "--runtime" and value == "nvidia":
             asked = asked or "all"
         elif name == "--device" and str(value).startswith(("/dev/nvidia", "nvidia.com/gpu")):
-            raise RefusedError(f"--device {value}: GPUs come by --gpus", "--gpus all gives those that the job was granted")
+            raise RefusedError(
+                f"--device {value}: GPUs come by --gpus", "--gpus all gives those that the job was granted"
+            )
         else:
             out.append(name if value is None else f"{name}={value}")
     ours = [f"--label={LABEL}={environment['SLURM_JOB_ID']}", f"--cpuset-cpus={','.join(map(str, sorted(cpus)))}"]

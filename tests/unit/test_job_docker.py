@@ -1,0 +1,205 @@
+"""The machines' own Docker in jobs: what is refused, what is judged, and what holds a container to its job."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from typing import Any
+
+import pytest
+from declare import cluster
+
+from provision import content
+from provision.errors import ClusterctlError
+from provision.judge import job_docker
+from provision.model.checks import Check
+
+IMAGE = content.ROOT / "roles/slurm_image/files/image"
+sys.path.insert(0, str(IMAGE))
+ENGINE: dict[str, Any] = runpy.run_path(str(IMAGE / "docker_engine.py"))
+sys.path.remove(str(IMAGE))
+
+GROUP = [{"name": "dockerjobs", "gid": 3100}]
+SOCKET: dict[str, Any] = {"job_docker": "socket", "job_docker_group": "dockerjobs", "cluster_groups": GROUP}
+NET: dict[str, Any] = {"name": "test-net", "subnet": "10.77.0.0/24"}
+
+
+def test_the_choice_is_the_sites() -> None:
+    cluster(**SOCKET)
+    cluster(
+        **SOCKET, job_docker_overlay_networks=[NET, NET | {"name": "b", "subnet": "10.78.0.0/24", "encrypted": True}]
+    )
+    cluster(job_docker="podman", job_docker_overlay_networks=[])
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"job_docker": "socket"}, "root on the compute nodes"),
+        ({"job_docker": "socket", "job_docker_group": "docker"}, "not in cluster_groups"),
+        ({"job_docker_group": "dockerjobs", "cluster_groups": GROUP}, "job_docker is not socket"),
+        ({"job_docker_overlay_networks": [NET]}, "rootless Podman"),
+        ({"job_docker": "none", "job_docker_overlay_networks": [NET]}, "rootless Podman"),
+        (SOCKET | {"job_docker_overlay_networks": "test-net"}, "must be a list"),
+        (SOCKET | {"job_docker_overlay_networks": ["test-net"]}, "no mapping"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"driver": "overlay"}]}, "'driver' is none of"),
+        (SOCKET | {"job_docker_overlay_networks": [NET, NET]}, "named twice"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"name": "ingress"}]}, "Docker's own"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"name": "a b"}]}, "no name of a network"),
+        (SOCKET | {"job_docker_overlay_networks": [{"name": "a"}]}, "subnet is None"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"subnet": "10.77.0.1/24"}]}, "it must be one such as"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"subnet": "10.77.0.0/30"}]}, "it must be one such as"),
+        (SOCKET | {"job_docker_overlay_networks": [NET | {"encrypted": "yes"}]}, "true or false"),
+        (SOCKET | {"job_docker_overlay_networks": [NET, NET | {"name": "b", "subnet": "10.77.0.0/16"}]}, "overlaps"),
+    ],
+)
+def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClusterctlError, match=words) as refused:
+        cluster(**variables)
+    assert refused.value.fix
+
+
+def test_a_machines_own_address_is_in_no_overlay_network() -> None:
+    nodes = {"node1": {"node_cpus": 2, "node_real_memory": 900, "ansible_host": "10.77.0.9"}}
+
+    with pytest.raises(ClusterctlError, match=r"10\.77\.0\.9, a machine's address"):
+        cluster(nodes, **SOCKET, job_docker_overlay_networks=[NET])
+
+
+WANTS: dict[str, Any] = {
+    "group": "dockerjobs", "gid": 3100, "networks": [NET], "manages": True,
+    "address": "10.0.0.1", "manager": "10.0.0.1:2377",
+}  # fmt: skip
+SWARM: dict[str, Any] = {
+    "LocalNodeState": "active", "ControlAvailable": True, "NodeAddr": "10.0.0.1",
+    "RemoteManagers": [{"Addr": "10.0.0.1:2377"}],
+}  # fmt: skip
+THERE: dict[str, Any] = {
+    "Name": "test-net", "Attachable": True, "IPAM": {"Config": [{"Subnet": "10.77.0.0/24"}]}, "Options": {},
+}  # fmt: skip
+
+
+def judged(wants: dict[str, Any] | None = None, **answers: Any) -> dict[str, Check]:
+    """Return the checks of a machine on which all is well but for these answers."""
+    given = {"docker_socket": "660 3100\n", "swarm": SWARM, "overlays": [THERE]} | answers
+    commands = {
+        name: said if isinstance(said, dict) and "rc" in said
+        else {"rc": 0, "text": said if isinstance(said, str) else json.dumps(said)}
+        for name, said in given.items() if said is not None
+    }  # fmt: skip
+    found = job_docker.checks({"commands": commands}, WANTS | (wants or {}))
+    assert tuple(check.id for check in found) == job_docker.SUBJECT.ids
+    return {check.id.partition(".")[2]: check for check in found}
+
+
+def test_a_machine_as_declared_passes_and_says_what_it_risks() -> None:
+    found = judged()
+
+    assert [str(check.verdict) for check in found.values()] == ["warn", "pass", "pass"]
+    assert "is root on this machine" in found["socket"].observed
+
+
+def test_nothing_is_judged_where_nothing_is_chosen() -> None:
+    off = {"group": "", "gid": 0, "networks": []}
+    found = judged(off, docker_socket=None, swarm=None, overlays=None)
+    assert {str(check.verdict) for check in found.values()} == {"skip"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "name", "words"),
+    [
+        ({"docker_socket": "666 3100"}, "socket", "666 3100"),
+        ({"docker_socket": "660 103"}, "socket", "660 103"),
+        ({"docker_socket": {"rc": 1, "text": "Cannot connect to the Docker daemon"}}, "socket", "Cannot connect"),
+        ({"swarm": SWARM | {"LocalNodeState": "inactive"}}, "swarm", "inactive"),
+        ({"swarm": SWARM | {"ControlAvailable": False}}, "swarm", "no manager"),
+        ({"swarm": SWARM | {"RemoteManagers": [{"Addr": "10.9.9.9:2377"}]}}, "swarm", "10.9.9.9:2377"),
+        ({"swarm": SWARM | {"NodeAddr": "192.168.0.1"}}, "swarm", "192.168.0.1"),
+        ({"swarm": {"rc": 127, "text": "sh: docker: not found"}}, "swarm", "no swarm"),
+        ({"swarm": "[[["}, "swarm", "no swarm"),
+        ({"overlays": []}, "overlay_networks", "test-net is absent"),
+        ({"overlays": [THERE | {"Attachable": False}]}, "overlay_networks", "not attachable"),
+        ({"overlays": [THERE | {"IPAM": None}]}, "overlay_networks", "no subnet"),
+        ({"overlays": [THERE | {"Options": {"encrypted": ""}}]}, "overlay_networks", "is encrypted"),
+    ],
+)
+def test_what_is_otherwise_fails_with_what_was_found(answers: dict[str, Any], name: str, words: str) -> None:
+    check = judged(**answers)[name]
+
+    assert str(check.verdict) == "fail"
+    assert words in check.observed
+
+
+def test_another_swarm_is_not_left_by_itself() -> None:
+    other = SWARM | {"RemoteManagers": [{"Addr": "10.9.9.9:2377"}]}
+
+    assert "docker swarm leave --force" in judged(swarm=other)["swarm"].fix
+
+
+def test_what_was_not_answered_is_unknown() -> None:
+    late = {"rc": None, "text": "did not answer in 10 s"}
+    found = judged(docker_socket=late, swarm=late, overlays=late)
+
+    assert {str(check.verdict) for check in found.values()} == {"unknown"}
+
+
+#: Of a job with the second and the third of a node's four GPUs.
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1,2", "SLURM_MEM_PER_NODE": "512", "RANK": "0", "HOME": "/home/ada"}
+
+
+def told(*words: str, known: dict[str, tuple[str, ...]] | None = None) -> tuple[list[str], list[str]]:
+    return ENGINE["words"]("run", words, JOB, [3, 1], known or {})  # type: ignore[no-any-return]
+
+
+def test_a_container_of_the_machines_docker_has_what_slurm_gave_its_job() -> None:
+    words, lines = told(
+        "--rm", "--gpus", "all", "--network", "test-net", "-v", "/data:/data", "img", "sh", "-c", "true"
+    )
+
+    assert words[:4] == ["run", "--label=clusterctl.job=7", "--cpuset-cpus=1,3", "--memory=512m"]
+    assert [word for word in words if word.startswith("--device")] == ["--device=/dev/nvidia1", "--device=/dev/nvidia2"]
+    assert "--env=RANK" in words
+    assert "--env=HOME" not in words
+    assert words[-7:] == ["--rm", "--network=test-net", "--volume=/data:/data", "img", "sh", "-c", "true"]
+    assert lines == []
+
+
+def test_nvidias_gpus_are_named_by_their_own_names() -> None:
+    known = {"GPU-a": ("/dev/nvidia1",), "GPU-b": ("/dev/nvidia2",)}
+
+    assert '--gpus="device=GPU-a,GPU-b"' in told("--gpus", "all", "img", known=known)[0]
+    assert not [word for word in told("img", known=known)[0] if "GPU-" in word]
+
+
+@pytest.mark.parametrize("option", ["--memory=64g", "--cpuset-cpus=0-63", "--cgroup-parent=/", "--privileged"])
+def test_what_would_take_more_than_the_job_has_is_left_out_and_said(option: str) -> None:
+    words, lines = told(option, "img")
+
+    assert option not in words
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("words", [("--gpus", "3", "img"), ("--device", "/dev/nvidia0", "img")])
+def test_gpus_of_others_are_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(Exception, match=r"GPU|granted") as refused:
+        told(*words)
+    assert type(refused.value).__name__ == "RefusedError"
+
+
+@pytest.mark.parametrize("command", ["swarm", "service", "stack", "compose", "update"])
+def test_what_nothing_would_hold_to_the_job_is_refused(command: str) -> None:
+    with pytest.raises(Exception, match="not to be had in a job"):
+        ENGINE["main"](command, [], JOB)
+
+
+def test_everything_else_is_dockers_own() -> None:
+    assert ENGINE["main"]("ps", ["-a"], JOB) == (["ps", "-a"], [])
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [({"SLURM_MEM_PER_NODE": "0"}, 0), ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "4"}, 400), ({}, 0)],
+)
+def test_the_memory_is_the_jobs(environment: dict[str, str], size: int) -> None:
+    assert ENGINE["memory"](environment) == size
