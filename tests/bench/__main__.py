@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import clients, commands, containers, fleet, images, recorded, roads, table
+from bench import clients, commands, containers, fleet, images, overlay, recorded, roads, table
 from bench.processor import Cost
 
 
@@ -57,8 +57,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000, help="in the large inventory (default: 10000)")
     parser.add_argument("--machines", type=int, nargs="*", default=[3, 50, 200], help="made up (default: 3 50 200)")
     parser.add_argument("--image", type=int, default=1024, help="MB of the image that nodes are given (default: 1024)")
+    parser.add_argument("--overlay", action="store_true", help="of the inventory, overlay networks alone")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
+    if arguments.overlay:
+        arguments.runs, arguments.machines = 0, []
     figures: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     if arguments.runs:
@@ -66,7 +69,9 @@ def main() -> None:
         figures["large inventory"] = commands.ten_thousand(arguments.runs, arguments.nodes)
     if arguments.machines:
         figures["made-up machines"], failed = made_up(sorted(arguments.machines), arguments.inventory)
-    if arguments.inventory:
+    if arguments.inventory and (measured := overlay.beside_the_host(arguments.inventory)):
+        figures["an overlay network, beside the hosts'"] = measured
+    if arguments.inventory and not arguments.overlay:
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
         figures["containers of jobs"] = containers.in_jobs(arguments.inventory)

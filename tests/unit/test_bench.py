@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import clients, containers, fleet, images, recorded, table
+from bench import clients, containers, fleet, images, overlay, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -177,3 +177,13 @@ def test_slurms_commands_are_compared_turn_by_turn() -> None:
     assert found["  squeue: ratio"] == pytest.approx(1.25)
     assert found["  squeue: ratio of processor seconds"] == pytest.approx(1.0)
     assert found["  sbatch: ratio"] == 1.0
+
+
+def test_an_overlay_network_is_compared_by_the_medians_of_both_sides() -> None:
+    lines = [
+        f"host-rate {rate}\noverlay-rate {rate / 2}\nhost-answer 10\noverlay-answer 30" for rate in (100.0, 80.0, 900.0)
+    ]
+
+    found = overlay.compared("test-net", "\n".join(lines))
+
+    assert [value for name, value in found.items() if name.strip() in ("ratio", "times")] == [0.5, 3.0]
