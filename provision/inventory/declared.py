@@ -45,6 +45,7 @@ _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
     *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_lint"),
+    "job_container_packages",
     *declared_docker.READ,
     *("job_environment", "job_offline"),
     *("cluster_users", "cluster_groups", "cluster_homes_shared", "job_images"),
@@ -106,7 +107,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             slurm_version=version,
             slurm_parameters=parameters,
             slurm_files=files,
-            container_runtime=container_runtime_from(site["job_container_runtime"], files),
+            container_runtime=container_runtime_from(
+                site["job_container_runtime"], files, site["job_container_packages"]
+            ),
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=switch_from("slurm_conf_cgroup_v1_allowed", site["slurm_conf_cgroup_v1_allowed"]),

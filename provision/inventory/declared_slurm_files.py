@@ -9,7 +9,10 @@ from typing import Any, Literal, get_args
 from provision.errors import ClusterctlError
 from provision.slurm.names import FETCHED, LINES
 
-Runtime = Literal["podman", "pyxis", "none"]
+Runtime = Literal["podman", "pyxis", "apptainer", "none"]
+#: What no distribution of Slurm's image has, with whose package it is.
+_BROUGHT = {"apptainer": "https://packages.site.example/apptainer_1.4.2_amd64.deb"}
+_PACKAGE = re.compile(r"https?://[A-Za-z0-9._~:/@%+-]+\.deb")
 
 _SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}\.sh")
 #: Bytes that one file may have: slurmctld sends all of them in one message to each slurmd.
@@ -70,12 +73,59 @@ def _text(name: str, text: Any, release: str) -> str:
     return text
 
 
-def container_runtime_from(value: Any, files: Mapping[str, str]) -> Runtime:
-    """Return what runs containers of jobs: our plugin with rootless Podman, the site's pyxis, or nothing.
+def packages_from(value: Any) -> tuple[tuple[str, str], ...]:
+    """Return address and SHA-256 of the packages that a site brings for Slurm's image.
 
     Raises:
-        ClusterctlError: there is no such one, or plugstack.conf of the site loads another.
+        ClusterctlError: an entry is not of that form.
     """
+    found = []
+    if value is not None and not isinstance(value, list | tuple):
+        raise _no_package("it must be a list")
+    for number, entry in enumerate(value or ()):
+        if not isinstance(entry, Mapping) or set(entry) != {"url", "sha256"}:
+            raise _no_package(f"{entry!r} must have url and sha256, and nothing else", number)
+        url, checksum = str(entry["url"]), str(entry["sha256"])
+        if not _PACKAGE.fullmatch(url):
+            raise _no_package(f"{url[:200]!r} is no address of a Debian package", number, "url")
+        if not re.fullmatch(r"[0-9a-f]{64}", checksum):
+            raise _no_package(f"{checksum[:70]!r} is no SHA-256", number, "sha256")
+        found.append((url, checksum))
+    return tuple(found)
+
+
+def _no_package(problem: str, number: int | None = None, key: str = "") -> ClusterctlError:
+    return ClusterctlError(
+        f"job_container_packages: {problem}",
+        fix=f"write each as {{url: {_BROUGHT['apptainer']}, sha256: ...}}, of a server that the controller reaches; "
+        "sha256sum FILE prints it",
+        entry=("job_container_packages", number, key),
+    )
+
+
+def container_runtime_from(value: Any, files: Mapping[str, str], packages: Any = None) -> Runtime:
+    """Return what runs containers of jobs: our plugin with rootless Podman, the site's pyxis, Apptainer, or nothing.
+
+    ``packages`` are those of ``job_container_packages``.
+
+    Raises:
+        ClusterctlError: there is no such one, its package is to be brought, or the site's plugstack.conf loads another.
+    """
+    brought = packages_from(packages)
+    if value == "enroot":
+        raise ClusterctlError(
+            "job_container_runtime is enroot: under Slurm, srun starts it by its plugin pyxis",
+            fix="set job_container_runtime: pyxis, bring the packages of both (job_container_packages), and load pyxis "
+            "by plugstack.conf of slurm_conf_files",
+            said=("job_container_runtime", ""),
+        )
+    if value in _BROUGHT and not any(value in url.rpartition("/")[2] for url, _ in brought):
+        raise ClusterctlError(
+            f"job_container_runtime is {value}, and job_container_packages brings no package of it: neither Debian nor "
+            "Ubuntu has one",
+            fix=f"write job_container_packages: [{{url: {_BROUGHT[value]}, sha256: ...}}]",
+            said=("job_container_runtime", ""),
+        )
     if value is not None and value not in get_args(Runtime):
         raise ClusterctlError(
             f"job_container_runtime is {value!r}: it must be {', '.join(get_args(Runtime))}",

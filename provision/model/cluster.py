@@ -164,7 +164,7 @@ class Cluster(_Declared):
     #: What every job has in its environment.
     job_environment: tuple[JobVariable, ...] = ()
     #: What runs containers of jobs: ours, or what the site has.
-    container_runtime: Literal["podman", "pyxis", "none"] = "podman"
+    container_runtime: Literal["podman", "pyxis", "apptainer", "none"] = "podman"
     #: sbatch says what mistakes are in a script.
     scripts_looked_into: bool = False
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"

@@ -20,6 +20,8 @@ from provision.slurm.render import render
 
 SCRIPT = "#!/bin/sh\ntrue\n"
 
+OTHER = {"url": "https://packages.site.example/enroot_3.5.0-1_amd64.deb", "sha256": "0" * 64}
+
 #: Variables that are refused, each with a word of the refusal.
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_cgroup_parameters": {"Frobnicate": 1}}, "no parameter of cgroup.conf"),
@@ -67,7 +69,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"slurm_conf_parameters": {"PrologFlags": "Alloc", "JobContainerType": "job_container/tmpfs"}},
         "let jobs share /tmp by 'JobContainerType: null'",
     ),
-    ({"job_container_runtime": "docker"}, "must be podman, pyxis, none"),
+    ({"job_container_runtime": "docker"}, "must be podman, pyxis, apptainer, none"),
+    ({"job_container_runtime": "enroot"}, "by its plugin pyxis"),
+    ({"job_container_runtime": "apptainer"}, "brings no package of it"),
+    ({"job_container_runtime": "apptainer", "job_container_packages": [OTHER]}, "brings no package of it"),
+    ({"job_container_packages": "x.deb"}, "it must be a list"),
+    ({"job_container_packages": ["x.deb"]}, "must have url and sha256"),
+    ({"job_container_packages": [{"url": "/srv/x.deb", "sha256": "0" * 64}]}, "no address of a Debian package"),
+    ({"job_container_packages": [{"url": "http://a/x.deb;reboot.deb", "sha256": "0" * 64}]}, "no address"),
+    ({"job_container_packages": [OTHER | {"sha256": "0" * 63}]}, "no SHA-256"),
     ({"job_lint": "warn"}, "job_lint is 'warn': it must be true or false"),
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
