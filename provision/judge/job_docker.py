@@ -10,6 +10,14 @@ from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts
 from provision.model.text import brief
 
+#: What the site has chosen, said before anything is changed, in each run.
+BEFORE = Subject(
+    "job_docker",
+    ("risk",),
+    fix="job_docker: podman has none of this; else keep those who are in the group few",
+    before=True,
+)
+
 SUBJECT = Subject("job_docker", ("socket", "swarm", "overlay_networks"), fix="clusterctl provision containers")
 
 _NOT_CHOSEN = "job_docker is not socket"
@@ -25,6 +33,16 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     answers: Mapping[str, Any] = facts.get("commands", {})
     networks: Sequence[Mapping[str, Any]] = wants["networks"]
     return [
+        BEFORE.check(
+            "risk",
+            Verdict.WARN,
+            f"who is in {wants['group']} is root on this machine, and what they start is outside Slurm's control groups",
+            "jobs have their user's rights",
+            source="job_docker=socket",
+            cause="it is the site's choice",
+        )
+        if wants["group"]
+        else BEFORE.skip("risk", _NOT_CHOSEN + ", or the machine runs no jobs"),
         _socket(answers.get("docker_socket"), str(wants["group"]), int(wants["gid"]))
         if wants["group"]
         else SUBJECT.skip("socket", _NOT_CHOSEN + ", or the machine runs no jobs"),
@@ -38,21 +56,17 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def _socket(answer: Mapping[str, Any] | None, group: str, gid: int) -> Check:
-    """Judge the socket. That it is there as declared is no pass: what it means is said in each run."""
     if unanswered := _unanswered("socket", answer):
         return unanswered
     said, wanted = str((answer or {}).get("text", "")).strip(), f"660 {gid}"
     good = (answer or {}).get("rc") == 0 and said == wanted
     return SUBJECT.check(
         "socket",
-        Verdict.WARN if good else Verdict.FAIL,
-        f"who is in {group} is root on this machine, and what they start is outside Slurm's control groups"
-        if good
-        else brief([said]) or "no answer",
-        f"the engine answers on it, for {group} ({gid}) alone",
+        good,
+        f"it answers, for {group} alone" if good else brief([said]) or "no answer",
+        f"the engine answers on {wanted} (mode and group), for {group} alone",
         source="job_docker=socket",
-        cause="it is the site's choice" if good else "stopped or changed by hand, or the engine was started without it",
-        fix="job_docker=podman has none of this; else keep those who are in the group few" if good else SUBJECT.fix,
+        cause="stopped or changed by hand, or the engine was started without it",
     )
 
 

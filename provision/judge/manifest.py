@@ -77,6 +77,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_ALL, cluster_users.BEFORE),
         (_ALL, shared_storage.BEFORE),
         (_SLURM, job_images.BEFORE),
+        (_SLURM, job_docker.BEFORE),
     ),
     "verify": (
         (_ALL, ACCESS),
@@ -88,6 +89,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_ALL, cluster_users.SUBJECT),
         (_USED, engine.SUBJECT),
         (_USED, images.SUBJECT),
+        (_SLURM, job_docker.BEFORE),
         (_SLURM, job_docker.SUBJECT),
         (_USED, munge.SUBJECT),
         (_USED, munge.MACHINE),

@@ -87,7 +87,7 @@ ROLES: Mapping[str, Role] = {
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
     "container_engine": Role("containers", engine.checks, _GENERIC, groups=_USED),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
-    "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM),
+    "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM, asked_before=True),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
     "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=("files",)),
     "cuda_toolkit": Role("gpu", gpu_stage.toolkits, groups=_COMPUTE, acts_on=("packages", "files")),

@@ -89,15 +89,15 @@ def judged(wants: dict[str, Any] | None = None, **answers: Any) -> dict[str, Che
         for name, said in given.items() if said is not None
     }  # fmt: skip
     found = job_docker.checks({"commands": commands}, WANTS | (wants or {}))
-    assert tuple(check.id for check in found) == job_docker.SUBJECT.ids
+    assert tuple(check.id for check in found) == (*job_docker.BEFORE.ids, *job_docker.SUBJECT.ids)
     return {check.id.partition(".")[2]: check for check in found}
 
 
 def test_a_machine_as_declared_passes_and_says_what_it_risks() -> None:
     found = judged()
 
-    assert [str(check.verdict) for check in found.values()] == ["warn", "pass", "pass"]
-    assert "is root on this machine" in found["socket"].observed
+    assert [str(check.verdict) for check in found.values()] == ["warn", "pass", "pass", "pass"]
+    assert "is root on this machine" in found["risk"].observed
 
 
 def test_nothing_is_judged_where_nothing_is_chosen() -> None:
@@ -141,7 +141,7 @@ def test_what_was_not_answered_is_unknown() -> None:
     late = {"rc": None, "text": "did not answer in 10 s"}
     found = judged(docker_socket=late, swarm=late, overlays=late)
 
-    assert {str(check.verdict) for check in found.values()} == {"unknown"}
+    assert [str(check.verdict) for check in found.values()] == ["warn", *["unknown"] * 3]
 
 
 #: Of a job with the second and the third of a node's four GPUs.

@@ -90,7 +90,8 @@ SUBJECTS = (
     cluster_users.BEFORE, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
-    hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT, job_docker.SUBJECT,
+    hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT,
+    job_docker.BEFORE, job_docker.SUBJECT,
 )  # fmt: skip
 
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
@@ -176,6 +177,7 @@ ELSEWHERE = {
         ],
     },
     # What the inventory says, whatever the machine has.
+    "tests/unit/test_job_docker.py": {"a_machine_as_declared_passes_and_says_what_it_risks": ["job_docker.risk"]},
     # All machines of a lab share the computer's disk.
     "tests/unit/test_judge_slurm_database.py": {
         "a_full_disk_is_named": ["slurm_database.disk"],
