@@ -36,7 +36,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         BEFORE.check(
             "risk",
             Verdict.WARN,
-            f"who is in {wants['group']} is root on this machine, and what they start is outside Slurm's control groups",
+            f"who is in {wants['group']} is root on this machine; what they start is outside Slurm's control groups",
             "jobs have their user's rights",
             source="job_docker=socket",
             cause="it is the site's choice",
