@@ -60,7 +60,7 @@ SCRIPT = r"""
 set -eu
 first=$(scontrol show hostnames | head -n 1) second=$(scontrol show hostnames | tail -n 1)
 on() { srun --quiet --overlap --nodes=1 --ntasks=1 --nodelist="$@"; }
-image=$(on "$first" docker inspect --format '{{.Config.Image}}' slurmd)
+image=$(on "$first" docker inspect slurmd | sed -n 's/.*"Image": "\([^"]*@sha256:[^"]*\)".*/\1/p' | head -n 1)
 serve() { # NETWORK NAME
   on "$second" docker run --rm --name "$2" --network "$1" --entrypoint python3 "$image" -c "$SERVER" >/dev/null 2>&1 &
   server=$!

@@ -114,6 +114,7 @@ def test_a_container_has_what_the_job_has_and_ends_with_it(lab: Lab) -> None:
     )
 
 
+@pytest.mark.proves("docker_overlay")
 def test_a_training_runs_over_the_overlay_network_by_the_containers_names(lab: Lab) -> None:
     lab.ssh("head", f"cat >train.py <<'END'\n{TRAIN}\nEND", user="ada")
     worker = (
