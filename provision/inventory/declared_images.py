@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import posixpath
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -118,13 +120,20 @@ def require_sources(images: tuple[JobImage, ...], home: Path) -> None:
 
 
 def _archive(path: Path) -> tuple[str, str]:
+    state = path.stat()
+    # What is no file, a pipe for example, is never opened: nobody may be at its other end.
+    if not stat.S_ISREG(state.st_mode):
+        return "it is no file", "name the file that docker save, or podman save, has written"
     with path.open("rb") as stream:
-        return archive_problem(path.stat().st_size, stream.read(HEAD))
+        return archive_problem(state.st_size, stream.read(HEAD))
 
 
 def _containerfile(path: Path) -> tuple[str, str]:
     if not path.is_dir():
-        return ("it is empty", "write what it is built from") if path.stat().st_size == 0 else ("", "")
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            return "it is no file", "name a Containerfile, or the directory that it is in"
+        return ("it is empty", "write what it is built from") if state.st_size == 0 else ("", "")
     if not any((path / name).is_file() for name in _RECIPES):
         return f"there is no {' or '.join(_RECIPES)} in it", "write one there, or name the file itself"
     files = files_of(path)
@@ -147,13 +156,15 @@ def recipe(image: JobImage, home: Path) -> str:
     A directory counts by its files' contents, so that a fresh checkout builds nothing; an archive by size and time.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no file.
     """
     path = home / image.source
     if image.kind == "archive":
         state = path.stat()
         return f"{state.st_size}-{state.st_mtime_ns}"
     whole = hashlib.sha256()
+    if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no file", str(path))
     for file in files_of(path) if path.is_dir() else [path]:
         name = file.relative_to(path) if path.is_dir() else Path("Containerfile")
         data = file.read_bytes()

@@ -59,6 +59,19 @@ def test_images_are_named_as_in_pyxis(task: Any, given: str, podmans: str) -> No
     assert sys.modules["container_options"].reference(given) == podmans
 
 
+def test_a_pipe_is_no_archive_and_is_never_waited_for(task: Any, tmp_path: Path) -> None:
+    module = sys.modules["container_podman"]
+    os.mkfifo(tmp_path / "image.tar")
+    held = os.open(tmp_path / "image.tar", os.O_RDWR)
+    os.write(held, b"12345678")
+    try:
+        for given in (tmp_path / "image.tar", tmp_path):
+            with pytest.raises(module.ContainerError, match="is no file"):
+                module.image({"IMAGE": str(given), "JOB": "1"}, {})
+    finally:
+        os.close(held)
+
+
 @pytest.mark.parametrize("given", ["", "a b", "-v", "a;b", "#", "x" * 300, "../x\n"])
 def test_what_is_no_name_of_an_image_is_refused(task: Any, given: str) -> None:
     with pytest.raises(task.ContainerError, match="is no name of an image"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,36 @@ def test_a_file_beside_the_inventory_that_is_no_image_is_refused(tmp_path: Path,
     with pytest.raises(ClusterctlError) as refused:
         in_inventory(tmp_path, "  - {name: one, archive: one.tar}\n")
     assert f"line 3: job_images: one: {tmp_path}/one.tar: " in refused.value.problem
+
+
+def pipe(path: Path, data: bytes) -> int:
+    """Make a pipe with something in it, so that nobody who opens it waits."""
+    os.mkfifo(path)
+    held = os.open(path, os.O_RDWR)
+    os.write(held, data)
+    return held
+
+
+@pytest.mark.parametrize("kind", ["archive", "containerfile"])
+def test_a_pipe_or_directory_instead_of_a_file_is_refused_and_never_opened(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = pipe(tmp_path / "one.tar", b"\x1f\x8b" * 600)
+    try:
+        with pytest.raises(ClusterctlError, match=r"line 3: job_images: one: .*one.tar: it is no file"):
+            in_inventory(tmp_path, f"  - {{name: one, {kind}: one.tar}}\n")
+    finally:
+        os.close(held)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is opened"))
+    with pytest.raises(OSError, match="it is no file"):
+        declared_images.recipe(JobImage(name="one", kind="containerfile", source="one.tar"), tmp_path)
+
+
+def test_a_directory_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "one.tar").mkdir()
+
+    with pytest.raises(ClusterctlError, match="it is no file"):
+        in_inventory(tmp_path, "  - {name: one, archive: one.tar}\n")
 
 
 def test_a_directory_needs_a_containerfile_and_is_carried_only_while_it_is_small(

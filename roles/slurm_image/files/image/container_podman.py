@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import subprocess
 
 from container_options import KNOWN, ContainerError, is_yes, reference, settings
@@ -69,14 +70,15 @@ def image(options, environment):
     if not text.startswith(("/", "./", "../")) and not text.endswith((".sqsh", ".tar")):
         return reference(text)
     path = os.path.abspath(text)
+    own = "give the path of an archive that all the job's nodes see"
     try:
+        # A pipe is never opened: nobody may be at its other end, and the step's lock is held.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ContainerError(f"--container-image={text} is no file", own)
         with open(path, "rb") as stream:
             begins = stream.read(4)
     except OSError as problem:
-        raise ContainerError(
-            f"--container-image={text}: {problem.strerror}",
-            "give the path of an archive that all the job's nodes see",
-        ) from problem
+        raise ContainerError(f"--container-image={text}: {problem.strerror}", own) from problem
     if path.endswith(".sqsh") or begins == b"hsqs":
         raise ContainerError(
             f"--container-image={text} is a squashfs of enroot's, which only enroot can mount",
