@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,39 @@ def test_a_template_has_none_of_the_mistakes_of_public_ones(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_template_is_clean_shell(name: str) -> None:
     subprocess.run(["bash", "-n", PLACE / name], check=True)
+
+
+MEGATRON = PLACE / "megatron.sh"
+
+
+def submitted(directory: Path, script: Path = MEGATRON, **sizes: str) -> subprocess.CompletedProcess[str]:
+    """Start a template outside of Slurm, where sbatch and srun only say that they were called."""
+    for name in ("sbatch", "srun", "scontrol"):
+        (directory / name).write_text(f"#!/bin/sh\necho {name} called\n", encoding="ascii")
+        (directory / name).chmod(0o755)
+    environment = {"PATH": f"{directory}:/usr/bin:/bin", **sizes}
+    return subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["NODES", "GPUS", "TP", "PP", "CP"])
+@pytest.mark.parametrize("size", ["0", "-1", "two", "1.5", "08", "2 ", "a[0]", "99999999999999999999"])
+def test_a_size_that_is_no_whole_number_is_refused_before_anything_is_reckoned(
+    tmp_path: Path, name: str, size: str
+) -> None:
+    done = submitted(tmp_path, **{name: size})
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"megatron.sh: {name.lower()} is '{size}'. Fix: a whole number from 1 on")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_size_of_the_script_itself_is_looked_at_as_well_and_good_ones_are_submitted(tmp_path: Path) -> None:
+    changed = tmp_path / "megatron.sh"
+    changed.write_text(MEGATRON.read_text(encoding="utf-8").replace("micro=2 ", "micro=0 "), encoding="utf-8")
+
+    assert "megatron.sh: micro is '0'" in submitted(tmp_path, changed).stderr
+    good = submitted(tmp_path, NODES="2", GPUS="2", TP="2")
+    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "sbatch called")
 
 
 def test_a_template_names_the_files_that_it_needs() -> None:

@@ -25,6 +25,10 @@ training=(
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
     refuse() { echo "megatron.sh: $1" >&2; exit 2; }
+    for size in nodes gpus tp pp cp layers heads micro global; do
+        [[ ${!size} =~ ^[1-9][0-9]{0,5}$ ]] ||
+            refuse "$size is '${!size}'. Fix: a whole number from 1 on, above, or by NODES, GPUS, TP, PP, CP: TP=1 $0"
+    done
     workers=$((nodes * gpus)) copies=$((nodes * gpus / (tp * pp * cp)))
     [ $((workers % (tp * pp * cp))) = 0 ] || refuse "$workers GPUs cannot be shared by tp $tp x pp $pp x cp $cp"
     [ $((gpus % tp)) = 0 ] || refuse "tp $tp goes over a node's $gpus GPUs: tensors would go through the network"
