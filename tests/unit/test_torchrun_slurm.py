@@ -180,6 +180,23 @@ def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | No
         ([], {}, "no program is named"),
         (["--launcher-options", "it's", "train.py"], {}, "close the quote"),
         (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "1,2"}, "2 tasks on a node"),
+        (["train.py"], {"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, which is no number"),
+        (["train.py"], {"SLURM_JOB_ID": ""}, "this is no job of Slurm's"),
+        (["train.py"], {"SLURM_STEP_NODELIST": "n[a-b]"}, "SLURM_STEP_NODELIST: n[a-b] is no list of nodes"),
+        (["train.py"], {"SLURM_STEP_NODELIST": "n[1-"}, "SLURM_STEP_NODELIST: n[1- is no list of nodes"),
+        (["train.py"], {"SLURM_STEP_NODELIST": "n1,,n2"}, "is no list of nodes"),
+        (["train.py"], {"SLURM_STEP_NODELIST": "a" * 60 + "["}, "is no list of nodes"),
+        (["train.py"], {"SLURM_STEP_NODELIST": "n[3-1]"}, "3-1 ends before it begins"),
+        (["--requeue-on", "node-failure", "a.py"], {"SLURM_RESTART_COUNT": "x"}, "SLURM_RESTART_COUNT is x, which is"),
+        (["train.py"], {"MASTER_PORT": "abc"}, "MASTER_PORT is abc: a port is from 1 to 65535"),
+        (["train.py"], {"MASTER_PORT": "99999"}, "MASTER_PORT is 99999"),
+        (["train.py"], {"MASTER_PORT": "0"}, "MASTER_PORT is 0"),
+        (["train.py"], {"OMP_NUM_THREADS": "zero"}, "OMP_NUM_THREADS is zero: it must be a whole number"),
+        (["train.py"], {"OMP_NUM_THREADS": "0"}, "OMP_NUM_THREADS is 0"),
+        (["--check-wait", "-5", "train.py"], {}, "--check-wait -5: it must be seconds"),
+        (["--check-wait", "0", "train.py"], {}, "--check-wait 0: "),
+        (["--check-wait", "nan", "train.py"], {}, "--check-wait nan: "),
+        (["--check-wait", "inf", "train.py"], {}, "--check-wait inf: "),
         (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "no-host[1-2].invalid"}, "has no address here"),
         (["train.py"], {"MASTER_ADDR": None, "SLURM_STEP_NODELIST": "localhost,gpu02"}, "which is every machine's own"),
     ],
@@ -193,6 +210,24 @@ def test_what_cannot_work_is_refused_with_what_to_do(
     assert said in told
     assert ". Fix: " in told
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (["train.py"], {"MASTER_PORT": "65535", "OMP_NUM_THREADS": "4,2"}),
+        (["--check-wait", "86400", "train.py"], {"SLURM_RESTART_COUNT": "x"}),
+    ],
+)
+def test_what_a_user_sets_and_what_nobody_reads_is_taken_as_it_is(
+    capsys: pytest.CaptureFixture[str], words: list[str], changed: dict[str, Any]
+) -> None:
+    code, variables, _ = dry(capsys, *words, **changed)
+
+    assert code == 0
+    assert [variables[name] for name in changed if name in variables] == [
+        value for name, value in changed.items() if name in variables
+    ]
 
 
 def test_a_port_that_is_taken_is_told_before_workers_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:

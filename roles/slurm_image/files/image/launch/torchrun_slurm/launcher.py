@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -29,6 +30,15 @@ class Plan:
         self._refuse()
         self.meets = environment.get("MASTER_ADDR") or network.address(step)
         port = environment.get("MASTER_PORT") or str(step.port)
+        if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+            raise Refusal(f"MASTER_PORT is {port[:70]}: a port is from 1 to 65535", "unset MASTER_PORT: one is chosen")
+        threads = environment.get("OMP_NUM_THREADS") or "1"
+        # OpenMP takes a list, too: of nested regions each its own.
+        if not re.fullmatch(r"\s*[1-9][0-9]*(?:\s*,\s*[1-9][0-9]*)*\s*", threads):
+            raise Refusal(
+                f"OMP_NUM_THREADS is {threads[:70]}: it must be a whole number from 1 on",
+                "unset OMP_NUM_THREADS: processors are shared by the workers",
+            )
         if step.task == 0 and port == str(step.port) and network.taken(step.port):
             raise Refusal(f"port {port} of {step.nodes[0]} is taken", "export MASTER_PORT=..., before srun")
         added = {"MASTER_ADDR": self.meets, "MASTER_PORT": port}

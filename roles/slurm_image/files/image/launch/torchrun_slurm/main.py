@@ -73,6 +73,9 @@ def options(words: list[str]) -> argparse.Namespace:
         raise Refusal("no program is named", "torchrun-slurm train.py")
     if given.nproc_per_node is not None and given.nproc_per_node < 1:
         raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
+    # Not a number (nan) is in no range, either.
+    if not 0 < given.check_wait <= UNITS["d"]:
+        raise Refusal(f"--check-wait {given.check_wait:g}: it must be seconds, a day (86400) at most", "leave it out")
     if given.env == "ssh":
         if given.no_check:
             raise Refusal(

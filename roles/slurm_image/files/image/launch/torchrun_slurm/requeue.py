@@ -18,7 +18,7 @@ import subprocess
 import sys
 from typing import Iterable, MutableMapping
 
-from torchrun_slurm.step import hosts
+from torchrun_slurm.step import hosts, whole
 
 OPTION = "--requeue-on"
 
@@ -145,7 +145,7 @@ class Requeue:
 
     def __init__(self, environment: MutableMapping[str, str], job: int) -> None:
         self._job = job
-        self._turns = int(environment.get("SLURM_RESTART_COUNT") or 0)
+        self._turns = whole(environment, "SLURM_RESTART_COUNT")
         told = environment.pop(VARIABLE, "")
         self._outside = int(told) if told.isdigit() else None
         if self._outside is not None:

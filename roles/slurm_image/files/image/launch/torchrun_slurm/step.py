@@ -12,12 +12,26 @@ from typing import Mapping
 FIRST_PORT, PORTS = 20000, 10000
 
 
+#: Names, each with ranges anywhere in it: n[1-3,07]x,login.
+_RANGES = r"\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\]"
+LISTED = re.compile(rf"(?:[^,\[\]\s]|{_RANGES})+(?:,(?:[^,\[\]\s]|{_RANGES})+)*", re.ASCII)
+
+#: What to do about a variable of Slurm's that says nonsense.
+SLURMS = "Slurm sets it: leave it as it is, and start it with srun"
+
+
 class Refusal(Exception):  # noqa: N818 - it is none of the program's
     """What cannot work, and what to do."""
 
 
 def hosts(nodelist: str) -> list[str]:
-    """Return the names of Slurm's list of nodes: n[1-3,07],login -> n1, n2, n3, n07, login."""
+    """Return the names of Slurm's list of nodes: n[1-3,07],login -> n1, n2, n3, n07, login.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    if nodelist and not LISTED.fullmatch(nodelist):
+        raise ValueError(f"{nodelist[:200]} is no list of nodes")
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", nodelist):
         names = [""]
@@ -31,6 +45,8 @@ def hosts(nodelist: str) -> list[str]:
 def numbers(one: str) -> list[str]:
     """Return the numbers of a range, as wide as they are written."""
     first, _, last = one.partition("-")
+    if last and int(last) < int(first):
+        raise ValueError(f"{one} ends before it begins")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)]
 
 
@@ -38,6 +54,14 @@ def number(environment: Mapping[str, str], *names: str) -> int | None:
     """Return the number that the first of some variables has, None where none has one."""
     found = (re.match(r"\d+", environment.get(name, "")) for name in names)
     return next((int(one[0]) for one in found if one), None)
+
+
+def whole(environment: Mapping[str, str], name: str) -> int:
+    """Return the number that a variable of Slurm's is, and 0 where there is none; refuse what is none."""
+    text = environment.get(name) or "0"
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise Refusal(f"{name} is {text[:70]}, which is no number", SLURMS)
+    return int(text)
 
 
 def tasks(listed: str, node: int) -> int:
@@ -59,16 +83,20 @@ class Step:
     """The step: its nodes, its tasks, and which of them this is."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        if "SLURM_JOB_ID" not in environment:
+        if not environment.get("SLURM_JOB_ID"):
             raise Refusal("this is no job of Slurm's", "srun --nodes=2 --ntasks-per-node=1 torchrun-slurm ...")
-        self.nodes = hosts(environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", ""))
+        source = "SLURM_STEP_NODELIST" if environment.get("SLURM_STEP_NODELIST") else "SLURM_JOB_NODELIST"
+        try:
+            self.nodes = hosts(environment.get(source, ""))
+        except ValueError as error:
+            raise Refusal(f"{source}: {error}", SLURMS) from error
         if not self.nodes:
             raise Refusal("SLURM_STEP_NODELIST is empty", "start it with srun")
         in_step = "SLURM_STEP_NODELIST" in environment
         if not in_step and len(self.nodes) > 1:
             problem = f"the job has {len(self.nodes)} nodes, and this is its batch script, which runs on the first only"
             raise Refusal(problem, "srun --ntasks-per-node=1 torchrun-slurm ...")
-        self.job = int(environment["SLURM_JOB_ID"])
+        self.job = whole(environment, "SLURM_JOB_ID")
         self.step = number(environment, "SLURM_STEP_ID", "SLURM_STEPID") or 0
         self.node = number(environment, "SLURM_NODEID") or 0
         self.tasks = (number(environment, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") or len(self.nodes)) if in_step else 1
