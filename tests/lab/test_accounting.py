@@ -129,11 +129,11 @@ def test_a_limit_holds_the_second_job_and_an_account_goes_when_that_is_asked_nev
         assert f"Job(s) active, cancel job(s) before remove JobID = {job}" in " ".join(json.dumps(refused).split())
         assert lab.root("head", f"squeue --noheader --job={job} --format=%T") == "RUNNING"
 
-        lab.root("head", "scancel --user=ada,ben")
+        lab.root("head", "scancel --user=ada; scancel --user=ben")
         labs.until(lambda: not lab.root("head", "squeue --noheader"))
         assert provision(state="absent")["exit_code"] == 0
     finally:
-        lab.root("head", "scancel --user=ada,ben")
+        lab.root("head", "scancel --user=ada; scancel --user=ben")
         lab.root("head", "sacctmgr --immediate modify account test1267 set GrpTRES=cpu=64,gres/gpu=-1")
 
     there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
