@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -15,6 +15,7 @@ from provision import hostlist
 from provision.content import ROOT
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory
+from provision.inventory.where import written
 from provision.model.numbers import whole
 
 Option = Mapping[str, Any]
@@ -46,14 +47,14 @@ def require_known(inventory: Inventory) -> None:
     only the run can judge.
 
     Raises:
-        ClusterctlError: with one line for each problem, the first five of them.
+        ClusterctlError: with one line for each problem, the first five of them, and where in the files it is.
     """
     problems = list(_problems(inventory))
     if problems:
-        told = [problem for problem, _ in problems[:5]]
+        told = [_placed(inventory.path, one) for one in problems[:5]]
         if len(problems) > len(told):
             told.append(f"and {len(problems) - len(told)} more")
-        raise ClusterctlError("\n".join(told), fix="; ".join(dict.fromkeys(fix for _, fix in problems[:5])))
+        raise ClusterctlError("\n".join(told), fix="; ".join(dict.fromkeys(one.fix for one in problems[:5])))
 
 
 @cache
@@ -89,8 +90,25 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _problems(inventory: Inventory) -> Iterable[tuple[str, str]]:
-    """Yield each problem and its fix; hosts with the same problem are one."""
+class _Problem(NamedTuple):
+    """What is wrong with a variable, and by what to find it: its value, and whether it has only this one."""
+
+    told: str
+    fix: str
+    name: str
+    value: str = ""
+    alone: bool = True
+
+
+def _placed(path: Path, problem: _Problem) -> str:
+    """Return a problem with file and line; without them where the variable may be right there and wrong elsewhere."""
+    spot = written(path, problem.name, problem.value) if problem.value else ""
+    spot = spot or (written(path, problem.name) if problem.alone else "")
+    return f"{spot}: {problem.told}" if spot else problem.told
+
+
+def _problems(inventory: Inventory) -> Iterable[_Problem]:
+    """Yield each problem; hosts with the same problem are one."""
     values: dict[str, dict[str, tuple[Any, list[str]]]] = {}
     for host, variables in inventory.hostvars.items():
         for name, value in variables.items():
@@ -99,14 +117,17 @@ def _problems(inventory: Inventory) -> Iterable[tuple[str, str]]:
         if name not in options():
             hosts = {host for _, having in found.values() for host in having}
             if problem := _unknown(name, hostlist.fold(hosts)):
-                yield problem
+                yield _Problem(*problem, name)
             continue
         for value, hosts_of_value in found.values():
             if reason := _wrong(value, options()[name]):
-                shown = "" if options()[name].get("no_log") else f" is {value!r}"
-                yield (
+                shown = "" if _secret(options()[name]) else f" is {value!r}"
+                yield _Problem(
                     f"{hostlist.fold(hosts_of_value)}: {name}{shown}: {reason}",
                     "correct the inventory, then run 'clusterctl check' again",
+                    name,
+                    str(value) if isinstance(value, str | int | float) else "",
+                    len(found) == 1,
                 )
 
 
@@ -128,6 +149,11 @@ def _unknown(name: str, hosts: str) -> tuple[str, str] | None:
     if near:
         return f"{hosts}: there is no variable {name}", f"did you mean {near[0]}?"
     return None
+
+
+def _secret(option: Option) -> bool:
+    """Whether a value of it must not be shown, because it is a secret or has one in it."""
+    return bool(option.get("no_log")) or any(_secret(part) for part in (option.get("options") or {}).values())
 
 
 def _wrong(value: Any, option: Option) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from declare import inventory
 from provision import content
 from provision.errors import ClusterctlError
 from provision.inventory import variables
-from provision.inventory.loader import Inventory
+from provision.inventory.loader import Inventory, load
 
 
 def declared(**own: Any) -> Inventory:
@@ -95,6 +97,92 @@ def test_a_secret_of_the_wrong_type_is_never_printed(monkeypatch: pytest.MonkeyP
     assert "hunter2" not in refusal(munge_secret="hunter2").problem
 
 
+#: Names like those of secrets, of what is none: counts and modes, and where public keys are.
+NO_SECRETS = frozenset({
+    "cluster_users_login", "cuda_toolkit_key", "lab_machines_login", "munge_key_bytes", "munge_key_mode",
+    "nvidia_containers_key", "nvidia_driver_keyring", "nvidia_driver_signing_key_enrolled", "rdma_userspace_ofed_key",
+})  # fmt: skip
+
+
+def every(options: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all options, those of mappings too."""
+    for name, option in options.items():
+        yield name, option
+        yield from every(option.get("options") or {})
+
+
+def test_every_option_that_is_named_like_a_secret_is_one_or_is_known_to_be_none() -> None:
+    like = re.compile(r"pass(word|wd|phrase)?$|pass_|login|secret|token|credential|_key|private")
+    found = {name: option for name, option in every(variables.options()) if like.search(name)}
+
+    assert {name for name, option in found.items() if not option.get("no_log")} == NO_SECRETS
+    assert {"container_images_password", "job_images_logins"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("job_images_logins", ["robot:hunter2"]),
+        ("job_images_logins", "robot:hunter2"),
+        ("container_images_password", {"robot": "hunter2"}),
+        ("container_images_password", ["hunter2"]),
+    ],
+)
+def test_a_password_of_the_wrong_type_is_never_printed(name: str, value: object) -> None:
+    error = refusal(**{name: value})
+
+    assert error.problem.startswith(f"node[1-2]: {name}: it must be ")
+    assert "hunter2" not in error.problem + error.fix
+
+
+def test_a_secret_in_a_mapping_hides_the_whole_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"type": "dict", "options": {"password": {"type": "str", "no_log": True}}}
+    known = {**variables.options(), "munge_list": {"type": "list", "options": {"one": part}}}
+    monkeypatch.setattr(variables, "options", lambda: known)
+
+    assert "hunter2" not in refusal(munge_list={"one": {"password": "hunter2"}}).problem
+
+
+INI = """\
+[slurm_controller]
+head ansible_host=10.0.0.1
+[slurm_compute]
+node1 ansible_host=10.0.0.2 node_cpus=4 node_real_memory=1000
+node2 ansible_host=10.0.0.3 node_cpus=many
+[all:vars]
+cluster_name=lab
+slurm_partition=[]
+"""
+
+
+def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "inventory.ini").write_text(INI)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "all.yml").write_text("---\n\njob_images:\n  a: 1\njob_images_logins: [x]\n")
+
+    with pytest.raises(ClusterctlError) as refused:
+        variables.require_known(load(tmp_path / "inventory.ini"))
+
+    beside = f"{tmp_path}/group_vars/all.yml"
+    assert set(refused.value.problem.splitlines()) == {
+        f"{tmp_path}/inventory.ini, line 5: node2: node_cpus is 'many': it must be a whole number",
+        f"{tmp_path}/inventory.ini, line 8: node[1-2],head: there is no variable slurm_partition",
+        f"{beside}, line 3: node[1-2],head: job_images is {{'a': 1}}: it must be a list",
+        f"{beside}, line 5: node[1-2],head: job_images_logins: it must be a mapping of names to values",
+    }
+
+
+def test_a_line_is_not_named_where_it_may_be_right_and_another_one_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "inventory.ini").write_text(INI.replace("slurm_partition=[]\n", "").replace("many", "4"))
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "node2.yml").write_text("node_cpus: [1]\n")
+
+    with pytest.raises(ClusterctlError) as refused:
+        variables.require_known(load(tmp_path / "inventory.ini"))
+
+    assert refused.value.problem.startswith("node2: node_cpus is [1]: ")
+
+
 def test_every_site_variable_that_the_model_reads_is_described() -> None:
     from provision.inventory.declared import READ
 
@@ -105,7 +193,5 @@ def test_every_site_variable_that_the_model_reads_is_described() -> None:
 
 
 def test_the_examples_in_the_tree_know_their_variables() -> None:
-    from provision.inventory.loader import load
-
     for example in ("a40", "lab"):
         variables.require_known(load(content.ROOT / "inventory" / example))
