@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import labs
+import pytest
 import vms
 
 
@@ -60,3 +62,71 @@ def test_a_server_that_is_silent_holds_nothing_up(vm_lab: vms.VmLab) -> None:
     assert found["node1", "shared_storage.mounts"]["verdict"] == "unknown"
     assert "/home did not answer in" in found["node1", "shared_storage.mounts"]["observed"]
     labs.until(lambda: vm_lab.root("node1", "timeout 20 ls /home && echo back", check=False).endswith("back"))
+
+
+#: A server of the site's, which makes root nobody for all: a node, which is a client of itself.
+SERVER = """set -e
+DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install nfs-kernel-server >/dev/null
+mkdir -p /srv/site /etc/exports.d
+echo '/srv/site *(rw,sync,root_squash,no_subtree_check)' >/etc/exports.d/site.exports
+install -d -m 700 -o ada -g physics /srv/site/ada
+systemctl restart nfs-server
+exportfs -ra"""
+GONE = "rm -f /etc/exports.d/site.exports; exportfs -ra; rm -rf /srv/site; deluser --quiet eve"
+
+
+@pytest.fixture(name="site")
+def a_site_of_its_own(vm_lab: vms.VmLab) -> Iterator[dict[str, Any]]:
+    """Variables by which a node mounts what a server of the site's exports; eve has her home there, and no account."""
+    vm_lab.root("node1", SERVER)
+    own = f"{vm_lab.address('node1')}:/srv/site"
+    there = {"path": "/site", "fstype": "nfs4", "source": own, "groups": ["slurm_compute"], "options": ["vers=4.2"]}
+    host = json.loads(labs.run([labs.BIN / "ansible-inventory", "-i", vm_lab.inventory, "--host", "node1"]).stdout)
+    mounts = host.get("cluster_mounts", [])
+    eve = {"name": "eve", "uid": 2005, "home": "/site/eve"}
+    yield {
+        "cluster_mounts": [*mounts, there],
+        "cluster_users": [*host["cluster_users"], eve],
+        "cluster_homes_shared": False,
+        "slurm_conf_parameters": {"AccountingStorageEnforce": None},
+    }
+    gone = {"cluster_mounts": [*mounts, {**there, "state": "absent"}]}
+    done = labs.clusterctl(
+        "provision", vm_lab.inventory, "base", "slurm", "-e", json.dumps(gone), check=False, timeout=vms.LIMIT
+    )
+    vm_lab.root("node1", GONE, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_server_of_the_sites_makes_root_nobody_and_nobody_is_accused(vm_lab: vms.VmLab, site: dict[str, Any]) -> None:
+    """Homes are made on the server then; what root cannot look at is said to be so; jobs have what is their user's."""
+    given = ["-e", json.dumps(site), "--limit", "node1"]
+    refused = labs.clusterctl("provision", vm_lab.inventory, "base", *given, check=False, timeout=vms.LIMIT)
+
+    assert refused.returncode == 4
+    told = refused.stdout + refused.stderr
+    assert "make /site/eve: Permission denied" in told
+    assert "install -d -m 700 -o 2005 -g 2005" in told
+
+    vm_lab.root("node1", "install -d -m 700 -o 2005 -g 2005 /srv/site/eve")
+    labs.clusterctl("provision", vm_lab.inventory, "base", *given, timeout=vms.LIMIT)
+    assert vm_lab.root("node1", "ls -A /srv/site").split() == ["ada", "eve"]
+
+    # Also the directory of homes may be nobody's to look into.
+    vm_lab.root("node1", "chmod 711 /srv/site/ada; chmod 700 /srv/site; chown ada /srv/site")
+    homes = checks(vm_lab, "plan", "base", *given)["node1", "cluster_users.homes"]
+    assert (homes["verdict"], homes["unproven"]) == ("skip", True)
+    assert "root may not look at /site/eve" in json.dumps(homes)
+
+
+def test_a_job_has_its_users_files_where_root_is_nobody(vm_lab: vms.VmLab, site: dict[str, Any]) -> None:
+    given = ["-e", json.dumps(site)]
+    vm_lab.root("node1", "install -d -m 700 -o 2005 -g 2005 /srv/site/eve")
+    labs.clusterctl("provision", vm_lab.inventory, "base", "slurm", *given, timeout=vms.LIMIT)
+    words = "--nodelist=node1 --chdir=/site/ada --output=/site/ada/out --wait"
+
+    vm_lab.root("head", f"runuser -u ada -- sbatch {words} --wrap 'pwd; id -un; echo x >file; cat file'")
+
+    assert vm_lab.root("node1", "cat /srv/site/ada/out").splitlines() == ["/site/ada", "ada", "x"]
+    assert vm_lab.root("node1", "stat --format=%U /srv/site/ada/file") == "ada"
+    assert "Permission denied" in vm_lab.root("node1", "cat /site/ada/file 2>&1", check=False)
