@@ -39,14 +39,18 @@ def listing(path):
     """Return names, sizes and times of a file, or of all that is below a directory.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: it is not there, or cannot be read, or a directory below it cannot.
     """
+
+    def refused(error):
+        raise error
+
     path = Path(path)
     if not path.is_dir():
         state = path.stat()
         return [["", state.st_size, state.st_mtime_ns]]
     found = []
-    for place, folders, files in os.walk(path):
+    for place, folders, files in os.walk(path, onerror=refused):
         folders[:] = sorted(name for name in folders if name != ".git")
         for name in sorted(files):
             file = Path(place) / name

@@ -69,7 +69,12 @@ def _sources(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 
 
 def _source_problem(image: Mapping[str, Any], told: SourceFacts) -> tuple[str, str]:
-    if problem := told.get("error"):
+    if (problem := told.get("error")) == "Permission denied":
+        return "root may not read it", (
+            "where its server makes root nobody, let others read it there (chmod -R o+rX), or put it on the "
+            "controller's own disk"
+        )
+    if problem:
         return problem, "a path from / on is the controller's: put it there, or on a disk that it shares"
     if image["kind"] == "archive":
         if told["kind"] == "directory":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
 import platform
 import tarfile
 from pathlib import Path
@@ -415,6 +416,22 @@ def test_a_raised_revision_is_built_without_what_docker_kept_and_another_file_is
         one, engine = built(tmp_path, monkeypatch, file, revision=revision)
         one.make()
         assert [{"--no-cache", "--pull"} <= set(words) for words in engine.ran if words[1] == "build"] == [anew]
+
+
+def test_a_directory_that_cannot_be_read_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a server that makes root nobody: a build would lack what nobody has counted."""
+    scandir = os.scandir
+    (tmp_path / "closed").mkdir()
+
+    def refused(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+
+    with pytest.raises(PermissionError):
+        build.job_image_sources.listing(tmp_path)
 
 
 def test_a_directory_is_carried_as_its_recipe_counts_it(tmp_path: Path) -> None:

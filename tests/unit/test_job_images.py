@@ -100,6 +100,7 @@ def test_the_last_image_that_is_taken_out_is_collected_too() -> None:
     ("source", "words"),
     [
         ({"error": "No such file or directory"}, "/data/one.tar: No such file or directory"),
+        ({"error": "Permission denied"}, "/data/one.tar: root may not read it"),
         ({"kind": "file", "size": 0, "head": "", "recipe": False}, "it is empty"),
         ({"kind": "file", "size": 9000, "head": b"hsqs".hex(), "recipe": False}, "squashfs"),
         ({"kind": "file", "size": 9000, "head": b"text".hex(), "recipe": False}, "no archive (tar)"),
