@@ -211,7 +211,8 @@ def main():
                     own = f"install -d -m 700 -o {user['uid']} -g {pwd.getpwnam(user['name']).pw_gid}"
                     why = (
                         f"{done[-1]}: {error.strerror}. Where this file system's server makes root nobody, make it"
-                        f" there ({own} DIRECTORY), or have the server do so and set cluster_users_homes: false"
+                        f" there ({own} DIRECTORY; seen here within a minute), or have the server do so and set"
+                        " cluster_users_homes: false"
                     )
                     module.fail_json(msg=why, done=done)
     module.exit_json(changed=bool(done), done=done)
