@@ -76,8 +76,8 @@ vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribut
 test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
 	@$(RUN) pytest -q -m driver tests/lab
 
-test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images (root; 40 minutes)
-	@$(RUN) pytest -q -m "not faults and not driver" tests/lab/test_job_templates.py tests/lab/test_job_images.py tests/lab/test_docker_jobs.py
+test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images and settings (root; 45 minutes)
+	@$(RUN) pytest -q -m "jobs and not faults" tests/lab
 
 test-faults: .venv/.dev engine ## Kill runs at random points, and try what is rare and takes minutes (root; more than an hour)
 	@$(RUN) pytest -q -m faults tests/lab

@@ -1,0 +1,34 @@
+"""No test of simulated machines is left out by all of the Makefile's targets."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from _pytest.mark.expression import Expression
+
+from provision import content
+
+#: Marks by which such tests are chosen; the others say what they need or prove.
+CHOOSING = ("faults", "jobs", "driver")
+
+
+def test_every_test_of_a_lab_is_run_by_some_target() -> None:
+    text = (content.ROOT / "Makefile").read_text(encoding="utf-8")
+    routine = re.search(r"^ROUTINE := (.+)$", text, re.MULTILINE)[1]
+    # What runs the whole directory; files that are left out there are run by another target with the same marks.
+    runs = re.findall(r"pytest [^\n]*-m \"?([^\"\n]+?)\"? (?:[^\n\"]* )?tests/lab$", text, re.MULTILINE)
+    targets = [Expression.compile(words.replace("$(ROUTINE)", routine)) for words in runs]
+    config = tomllib.loads((content.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = {mark.partition(":")[0] for mark in config["tool"]["pytest"]["ini_options"]["markers"]}
+
+    left_out = [
+        marks
+        for bits in range(2 ** len(CHOOSING))
+        if (marks := {mark for bit, mark in enumerate(CHOOSING) if bits >> bit & 1}) is not None
+        and not any(target.evaluate(lambda name, **_: name in marks) for target in targets)
+    ]
+
+    assert set(CHOOSING) <= declared
+    assert len(targets) == 4
+    assert left_out == []
