@@ -216,9 +216,8 @@ def managed(role: str, data: dict[str, Any], templar: Templar) -> Iterator[tuple
                 yield check, str(templar.template(entry[key]))
 
 
-@cache
-def things() -> frozenset[tuple[str, str]]:
-    """Return check and name of all that roles manage on machines of the lab."""
+def on_machines() -> Iterator[tuple[dict[str, Any], Templar]]:
+    """Yield for each machine of the lab the constants of all roles, and what resolves their templates there."""
     init_plugin_loader()
     loader, defaults, constants = data_of_roles()
     with TemporaryDirectory() as directory:
@@ -227,13 +226,20 @@ def things() -> frozenset[tuple[str, str]]:
         inventory = InventoryManager(loader, sources=[str(file)])
         variables = VariableManager(loader, inventory)
         own = {host.name: variables.get_vars(host=host) for host in inventory.get_hosts()}
-    found: set[tuple[str, str]] = set()
     for told in own.values():
         known = {"hostvars": own, "ansible_facts": ANSWERED, "cluster_controller_shared": {}}
-        templar = Templar(loader, variables={**defaults, **told, **constants, **known})
-        for role in road.ROLES.keys() - MADE_UP.keys():
-            found.update(managed(role, constants.get(f"__{role}_managed") or {}, templar))
-    return frozenset(found)
+        yield constants, Templar(loader, variables={**defaults, **told, **constants, **known})
+
+
+@cache
+def things() -> frozenset[tuple[str, str]]:
+    """Return check and name of all that roles manage on machines of the lab."""
+    return frozenset(
+        thing
+        for constants, templar in on_machines()
+        for role in road.ROLES.keys() - MADE_UP.keys()
+        for thing in managed(role, constants.get(f"__{role}_managed") or {}, templar)
+    )
 
 
 def judged() -> set[tuple[str, str]]:
