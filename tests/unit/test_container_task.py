@@ -231,6 +231,27 @@ def test_ranks_meet_where_torchrun_slurm_has_them_meet(task: Any) -> None:
     assert task.rendezvous(step, True)["MASTER_ADDR"] == "gpu01", "where it has no address, its name"
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, "8 tasks of a node share 2 GPUs, and LOCAL_RANK goes to 7; if each is a rank of a training: "),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, ""),  # each its own: --gpus-per-task, --gpu-bind
+        ({"CUDA_VISIBLE_DEVICES": ""}, ""),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2"}, ""),
+        ({"SLURM_PROCID": "1"}, ""),  # said once
+    ],
+)
+def test_tasks_that_are_more_than_the_gpus_are_told_and_started(task: Any, changed: dict[str, str], says: str) -> None:
+    step = {
+        "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "gpu01", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "8",
+        "SLURM_STEP_TASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": "0,1",
+    }  # fmt: skip
+
+    said = task.shared_gpus({**step, **changed})
+
+    assert said.startswith(says) if says else said == ""
+
+
 def test_options_are_taken_out_of_the_environment(task: Any) -> None:
     environment = {"SLURM_CLUSTERCTL_IMAGE": "x", "SLURM_CLUSTERCTL_JOB": "7", "PATH": "/bin"}
 

@@ -177,6 +177,7 @@ def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | No
         (["--env", "deepspeed", "x.py"], {"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, "2 tasks on a node"),
         (["--nproc-per-node", "8", "train.py"], {}, "8 workers of a node for 4 granted GPUs"),
         (["--nproc-per-node", "0", "train.py"], {}, "it must be 1 or more"),
+        (["--env", "torch", "train.py"], {"SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, "8 tasks of a node, each a worker"),
         ([], {}, "no program is named"),
         (["--launcher-options", "it's", "train.py"], {}, "close the quote"),
         (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "1,2"}, "2 tasks on a node"),
@@ -228,6 +229,64 @@ def test_what_a_user_sets_and_what_nobody_reads_is_taken_as_it_is(
     assert [variables[name] for name in changed if name in variables] == [
         value for name, value in changed.items() if name in variables
     ]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"CUDA_VISIBLE_DEVICES": "0"},  # each its own: --gpus-per-task, --gpu-bind
+        {"CUDA_VISIBLE_DEVICES": ""},
+        {"CUDA_VISIBLE_DEVICES": None, "SLURM_GPUS_ON_NODE": None},
+        {"SLURM_STEP_TASKS_PER_NODE": "4(x2)"},
+    ],
+)
+def test_tasks_that_share_no_gpu_or_do_so_on_purpose_are_workers(
+    capsys: pytest.CaptureFixture[str], changed: dict[str, Any]
+) -> None:
+    own = {"base": FOUR, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", **changed}
+
+    assert dry(capsys, "--env", "torch", "train.py", **own)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ("--nproc_per_node 9", "Fix: torchrun-slurm --nproc-per-node N"),
+        ("--max-restarts 1 --nproc-per-node=9", "--nproc-per-node N"),
+        ("--nproc 9", "--nproc-per-node N"),
+        ("--hostfile /tmp/foreign --num_gpus 9", "the job's nodes are known"),
+        ("-H /tmp/foreign", "the job's nodes are known"),
+        ("-H/tmp/foreign", "the job's nodes are known"),
+        ("--num_gpus=9", "--nproc-per-node N"),
+        ("--nnodes 1:4", "srun --nodes=N"),
+        ("--num_nodes 1", "srun --nodes=N"),
+        ("--standalone", "srun --nodes=N"),
+        ("--node-rank=0", "Slurm counts the nodes"),
+        ("--rdzv_endpoint=host:1", "MASTER_ADDR"),
+        ("--rdzv-backend c10d", "MASTER_ADDR"),
+        ("--master_port 1", "MASTER_PORT"),
+    ],
+)
+@pytest.mark.parametrize("env", ["torchrun", "deepspeed"])
+def test_a_launcher_is_told_nothing_else_than_the_job_has(
+    capsys: pytest.CaptureFixture[str], env: str, given: str, fix: str
+) -> None:
+    code, _, told = dry(capsys, "--env", env, f"--launcher-options={given}", "train.py")
+
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert f"--launcher-options {given}: --" in told or f"--launcher-options {given}: -H" in told
+    assert "is said to the launcher already" in told
+    assert fix in told
+
+
+@pytest.mark.parametrize(
+    "given", ["--max_restarts 3", "--rdzv_conf timeout=900", "--log-dir nproc", "--tee 3 -r 1", "--no_local_rank", "-m"]
+)
+def test_other_options_are_the_launchers(capsys: pytest.CaptureFixture[str], given: str) -> None:
+    code, _, command = dry(capsys, f"--launcher-options={given}", "train.py")
+
+    assert code == 0
+    assert given in command
 
 
 def test_a_port_that_is_taken_is_told_before_workers_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zipapp
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -252,17 +254,60 @@ def test_a_first_node_that_does_not_begin_is_told_by_the_other(program: Path) ->
     assert told.startswith("torchrun-slurm: not started: n2: torchrun-slurm of n1 did not listen at 127.0.0.1:")
 
 
-def test_an_output_directory_that_is_not_the_same_is_noticed(program: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that is no container's own, also where the tests run in one."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+def test_no_directory_is_made_above_the_one_that_is_written_to(shared: Path) -> None:
+    mark = health.mark(str(shared / "no such/x"), 7, 0, 1)
+
+    said = health.written(mark, "text", True)
+    assert said.startswith(f"there is no {shared}/no such. mkdir -p {shared}/no such/x, where all nodes see it")
+    assert "--container-mounts=" in said
+    assert list(shared.iterdir()) == []
+
+    assert health.written(health.mark(str(shared / "x"), 7, 0, 1), "text", True) == ""
+    assert (shared / "x").is_dir()
+
+
+def test_what_is_written_to_a_containers_own_root_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(
+        "602 543 0:60 / / rw,relatime - overlay overlay rw\n615 602 0:41 /ada /home/ada rw - nfs head:/home rw\n"
+        "616 602 0:42 / /my\\040data rw - ext4 /dev/sda rw\n"
+    )
+    places = ("/workspace/out", "/home/grace", "/home/ada", "/home/ada/out", "/my data/x")
+
+    def found() -> list[str]:
+        return [place for place in places if health.in_layer(Path(place), tmp_path)]
+
+    assert found() == [], "no container"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.containerenv").touch()
+    assert found() == ["/workspace/out", "/home/grace"]
+
+    monkeypatch.setattr(health, "in_layer", lambda _: True)
+    said = health.written(tmp_path / "out/mark", "text", True)
+    assert said.startswith(f"{tmp_path}/out is in the container alone, and goes with it; ")
+    assert f"--container-mounts={tmp_path}/out" in said
+    assert not (tmp_path / "out").exists()
+    assert health.written(tmp_path / "out/mark", "text") == "", "keys are for as long as the container"
+
+
+def test_an_output_directory_that_is_not_the_same_is_noticed(program: Path, shared: Path) -> None:
     Node.job += 1
     nodes = [
-        Node(program, number, ["--output-dir", str(tmp_path / str(number)), "--env", "kubeflow", "true"])
+        Node(program, number, ["--output-dir", str(shared / str(number)), "--env", "kubeflow", "true"])
         for number in (0, 1)
     ]
 
     code, said = nodes[0].end()
     assert (code, nodes[1].end()[0]) == (75, 75)
-    assert said[-1].startswith(f"torchrun-slurm: not started: n2: {tmp_path}/0 is not the first node's")
-    assert list(tmp_path.glob("*/.torchrun-slurm*")) == [], "nothing is left there"
+    assert said[-1].startswith(f"torchrun-slurm: not started: n2: {shared}/0 is not the first node's")
+    assert list(shared.glob("*/.torchrun-slurm*")) == [], "nothing is left there"
 
 
 @pytest.mark.parametrize(
@@ -464,7 +509,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 @pytest.mark.parametrize("container", [False, True])
 def test_a_node_that_fails_the_check_is_left_out_by_the_first_nodes_task(
-    program: Path, slurm: Path, tmp_path: Path, container: bool
+    program: Path, slurm: Path, tmp_path: Path, shared: Path, container: bool
 ) -> None:
     Node.job += 1
     entered = tmp_path / "entered.py"
@@ -474,7 +519,7 @@ def test_a_node_that_fails_the_check_is_left_out_by_the_first_nodes_task(
     nodes = []
     for number in (0, 1):
         (tmp_path / "file").touch()
-        place = tmp_path if number == 0 else tmp_path / "file"
+        place = shared if number == 0 else tmp_path / "file"
         words = [str(program), "--requeue-on=node-failure", "--output-dir", str(place), "--env", "kubeflow", "true"]
         nodes.append(Node(entered, number, words))
 
@@ -522,22 +567,22 @@ def test_where_nothing_leads_to_slurm_it_is_said_before_anything_starts(program:
     assert "no way leads from this container to Slurm. Fix: give --requeue-on on the line of srun" in said[-1]
 
 
-def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(program: Path, tmp_path: Path) -> None:
+def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(program: Path, shared: Path) -> None:
     Node.job += 1
     own = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "1", "OF_THE_CONTAINER": "two words"}
     look = 'echo "$OF_THE_CONTAINER, rank ${RANK-none}, $PWD" >&2; cd $(dirname $(command -v ssh))/..'
     look += "; stat -c %a . key host"
-    script = f"ls -A {tmp_path}; ssh localhost '{look}'; ssh -o BatchMode=yes localhost exit 7"
-    words = ["--env", "ssh", "--output-dir", str(tmp_path), "sh", "-c", script]
+    script = f"ls -A {shared}; ssh localhost '{look}'; ssh -o BatchMode=yes localhost exit 7"
+    words = ["--env", "ssh", "--output-dir", str(shared), "sh", "-c", script]
 
-    node = Node(program, 0, words, **own, PWD=str(tmp_path), RANK="0")
+    node = Node(program, 0, words, **own, PWD=str(shared), RANK="0")
     out, said = node.process.communicate(timeout=60)
 
     assert node.process.returncode == 7, said
-    assert f"two words, rank none, {tmp_path}" in said
+    assert f"two words, rank none, {shared}" in said
     assert "kex_exchange" not in said, "a look at sshd is no error in the log"
     assert out.split() == ["700", "600", "600"]
-    assert list(tmp_path.iterdir()) == []
+    assert list(shared.iterdir()) == []
     assert not subprocess.run(["pgrep", "-f", f"torchrun-slurm-{Node.job}-"], capture_output=True, check=False).stdout
 
 

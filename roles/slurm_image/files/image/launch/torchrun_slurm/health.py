@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ CLOCKS = 5.0
 
 #: Seconds. Drivers that hang do so in here, in a process of its own.
 CUDA_LIMIT = 10.0
+
+#: What Docker, Podman and Apptainer leave in a container, below its root.
+CONTAINER = (".dockerenv", "run/.containerenv", ".singularity.d")
 
 #: cuda.h: both return 0 where all is well. No PyTorch: to import it takes longer than all of this.
 CUDA = """
@@ -64,13 +68,42 @@ def mark(directory: str, job: int, step: int, task: int) -> Path:
     return Path(directory) / f".torchrun-slurm.{job}.{step}.{task}"
 
 
-def written(path: Path, text: str) -> str:
-    """Write a task's file, and return what hindered it."""
+def in_layer(path: Path, root: Path = Path("/")) -> bool:
+    """Tell whether a path is on a container's own root, which goes with it. ``root``: where to look."""
+    if not any((root / mark).exists() for mark in CONTAINER):
+        return False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (root / "proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return False
+    # The fifth is where it is mounted, blanks as in C: Documentation/filesystems/proc.rst.
+    told = (line.split()[4] for line in lines)
+    mounted = {re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), one) for one in told}
+    real = Path(os.path.realpath(path))
+    return next((str(one) for one in (real, *real.parents) if str(one) in mounted), "") == "/"
+
+
+def written(path: Path, text: str, lasts: bool = False) -> str:
+    """Write a task's file, and return what hindered it.
+
+    The directory is made, and none above it: a path that is mistyped, or not mounted, is not there.
+
+    Args:
+        path: the file.
+        text: what is in it.
+        lasts: the directory is to be there after the container.
+    """
+    place = path.parent
+    mounted = f"a container sees what is mounted: --container-mounts={place}, or docker run --volume {place}:{place}"
+    try:
+        if lasts and in_layer(place):
+            return f"{place} is in the container alone, and goes with it; {mounted}"
+        place.mkdir(exist_ok=True)
         path.write_text(text, encoding="ascii")
+    except FileNotFoundError:
+        return f"there is no {place.parent}. mkdir -p {place}, where all nodes see it; {mounted}"
     except OSError as problem:
-        return f"{path.parent} cannot be written: {problem.strerror}"
+        return f"{place} cannot be written: {problem.strerror}"
     return ""
 
 

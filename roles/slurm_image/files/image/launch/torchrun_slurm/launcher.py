@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Mapping
 
 from torchrun_slurm import network, ssh
-from torchrun_slurm.step import Refusal, Step, granted
+from torchrun_slurm.step import Refusal, Step, crowded, granted
 from torchrun_slurm.worker import WORKER
 
 #: This program, as its workers start it.
@@ -27,7 +27,8 @@ class Plan:
         self.step, self.given = step, given
         self.gpus = granted(environment)
         self.workers: int = given.nproc_per_node or self.gpus or 1
-        self._refuse()
+        self._more = self._of_the_launcher()
+        self._refuse(crowded(step, environment))
         self.meets = environment.get("MASTER_ADDR") or network.address(step)
         port = environment.get("MASTER_PORT") or str(step.port)
         if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
@@ -56,8 +57,28 @@ class Plan:
             own = {"RANK": step.task, "LOCAL_RANK": step.local, "WORLD_SIZE": step.tasks, "LOCAL_WORLD_SIZE": step.each}
             self.added.update({name: str(value) for name, value in own.items()})
 
-    def _refuse(self) -> None:
+    def _of_the_launcher(self) -> list[str]:
+        """Return the launcher's options that the user adds, and refuse those that would say otherwise than the job."""
+        said = f"--launcher-options {self.given.launcher_options}"
+        try:
+            more = shlex.split(self.given.launcher_options)
+        except ValueError as problem:
+            raise Refusal(f"{said}: {problem}", "close the quote") from problem
+        for word in more:
+            name = word.partition("=")[0].replace("_", "-")
+            # Launchers take the beginning of an option's name, too; of -H a value may stand in the same word.
+            meant = [fix for own, fix in OURS.items() if name[:2] == "--" and len(name) > 2 and own.startswith(name)]
+            meant += [OURS["--hostfile"]] if word.startswith("-H") else []
+            if meant:
+                raise Refusal(f"{said}: {word.partition('=')[0]} is said to the launcher already", meant[0])
+        return more
+
+    def _refuse(self, shared: int) -> None:
         given, step = self.given, self.step
+        if given.env == "torch" and shared:
+            problem = f"{step.each} tasks of a node, each a worker, for {shared} granted GPUs"
+            fix = f"srun --ntasks-per-node={shared}; or CUDA_VISIBLE_DEVICES= for tasks that need none"
+            raise Refusal(problem, fix)
         if given.env != "torch" and step.each > 1:
             problem = f"{step.each} tasks on a node would each start {self.workers} workers"
             raise Refusal(problem, "srun --ntasks-per-node=1; or --env torch, where each task is one worker")
@@ -75,11 +96,7 @@ class Plan:
 
     def words(self, directory: str) -> list[str]:
         """Return what is run. ``directory``: where pipes and lists of this run are, of nobody else."""
-        try:
-            more = shlex.split(self.given.launcher_options)
-        except ValueError as problem:
-            said = f"--launcher-options {self.given.launcher_options}: {problem}"
-            raise Refusal(said, "close the quote") from problem
+        more = self._more
         program: list[str] = self.given.program
         if self.given.env == "ssh":
             program = ssh.with_hosts(program, f"{directory}/hosts", self.added)
@@ -120,3 +137,14 @@ class Plan:
 
 #: Options of the launchers that say how a worker is started, which is done here.
 MODULE, NO_PYTHON = {"-m", "--module"}, {"--no-python", "--no_python"}
+
+#: Options of the launchers that follow from the job, and what says the same of it. rdzv: --rdzv-conf stays the user's.
+_JOB, _MEET = "srun --nodes=N", "export MASTER_ADDR=... MASTER_PORT=..., before srun; or leave it out"
+OURS = {
+    **dict.fromkeys(("--nproc-per-node", "--num-gpus"), "torchrun-slurm --nproc-per-node N"),
+    **dict.fromkeys(("--nnodes", "--num-nodes", "--standalone"), _JOB),
+    "--node-rank": "leave it out: Slurm counts the nodes",
+    "--hostfile": "leave it out: the job's nodes are known; srun --nodelist=... for some of them",
+    **dict.fromkeys(("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id"), _MEET),
+    **dict.fromkeys(("--master-addr", "--master-port"), _MEET),
+}

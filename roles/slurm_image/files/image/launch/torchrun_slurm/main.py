@@ -17,8 +17,10 @@ threads each), prints it in one line on the first node, has all nodes looked at,
                    be the same on all nodes; the image needs openssh-server and openssh-client
 
   --nproc-per-node N   workers of a node; as it is the granted GPUs, and one where there are none
-  --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module
-  --output-dir DIR     where the program writes: it must be the same directory on all nodes
+  --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module; none that say
+                       how many workers there are, on which nodes, and where they meet
+  --output-dir DIR     where the program writes: it must be the same directory on all nodes, and no container's own;
+                       it is made, and none above it
   --no-check           start without a look: nodes reach one another, GPUs answer, clocks agree, /dev/shm has room
   --check-wait SECONDS in which torchrun-slurm begins on all nodes, with their images (300)
   --hold TIME          after a failure keep everything as it is for so long: 30m, 3h
@@ -76,6 +78,8 @@ def options(words: list[str]) -> argparse.Namespace:
     # Not a number (nan) is in no range, either.
     if not 0 < given.check_wait <= UNITS["d"]:
         raise Refusal(f"--check-wait {given.check_wait:g}: it must be seconds, a day (86400) at most", "leave it out")
+    # The working directory, which stands in for it, is for keys alone.
+    given.lasts = bool(given.output_dir)
     if given.env == "ssh":
         if given.no_check:
             raise Refusal(
@@ -190,7 +194,8 @@ def main(words: list[str], environment: dict[str, str]) -> int:
             way = ssh.Ssh(step, given.output_dir, environment)
             if step.task == 0:
                 way.offer()
-        member = team.Member(step, plan.meets, step.talk_port, given.check_wait, given.output_dir)
+        output = (given.output_dir, given.lasts)
+        member = team.Member(step, plan.meets, step.talk_port, given.check_wait, *output)
         if not given.no_check and not checked(member, plan, back):
             return team.CHECK_FAILED
         directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))

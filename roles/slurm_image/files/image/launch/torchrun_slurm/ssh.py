@@ -95,7 +95,12 @@ class Ssh:
     def offer(self) -> None:
         """Make this job's keys, for all nodes to take."""
         self.withdraw()
-        self._shared.mkdir(mode=0o700, parents=True)
+        try:
+            self._shared.parent.mkdir(exist_ok=True)
+            self._shared.mkdir(mode=0o700)
+        except OSError as problem:
+            fix = f"mkdir -p {self._shared.parent}, where all nodes see it; or another --output-dir"
+            raise Refusal(f"{self._shared}: {problem.strerror}", fix) from problem
         place = self._mine()
         try:
             with tempfile.TemporaryDirectory(prefix="torchrun-slurm-keys-") as made:

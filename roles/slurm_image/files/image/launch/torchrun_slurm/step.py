@@ -79,6 +79,15 @@ def granted(environment: Mapping[str, str]) -> int:
     return number(environment, "SLURM_GPUS_ON_NODE") or 0
 
 
+def crowded(step: Step, environment: Mapping[str, str]) -> int:
+    """Return the GPUs that a node's tasks share where they are fewer than the tasks, else 0.
+
+    Tasks that see some of the node's GPUs were given these (--gpus-per-task, --gpu-bind), and share them on purpose.
+    """
+    mine, on_node = granted(environment), number(environment, "SLURM_GPUS_ON_NODE") or 0
+    return mine if 0 < mine < step.each and mine >= on_node else 0
+
+
 class Step:
     """The step: its nodes, its tasks, and which of them this is."""
 

@@ -39,9 +39,9 @@ def say(text: str) -> None:
 
 
 class Member:
-    """This task among those of its step. ``wait``: seconds in which all others come."""
+    """This task among those of its step. ``wait``: seconds in which others come; ``lasts``: as in health.written."""
 
-    def __init__(self, step: Step, meets: str, port: int, wait: float, directory: str = "") -> None:
+    def __init__(self, step: Step, meets: str, port: int, wait: float, place: str = "", lasts: bool = False) -> None:
         self.step, self.meets, self.port, self.wait = step, meets, port, wait
         self.who = {"job": step.job, "step": step.step}
         self.lines: dict[int, talk.Line] = {}
@@ -50,7 +50,7 @@ class Member:
         #: Where each node listened; the nodes that the check found to be at fault.
         self.places: dict[str, tuple[str, int]] = {}
         self.at_fault: list[str] = []
-        self._directory = directory
+        self._directory, self._lasts = place, lasts
         self._text = secrets.token_hex(8)
         self.looked = ""
 
@@ -66,14 +66,15 @@ class Member:
     def check(self, gpus: health.Gpus) -> list[str]:
         """Look at this node and at the way to the others; return what is wrong anywhere, after each node's name."""
         begun = time.monotonic()
-        hindered = health.written(self.mark(self.step.task), self._text) if self._directory else ""
+        own = self.mark(self.step.task)
+        hindered = self._directory and health.written(own, self._text, self._lasts)
         try:
             if self.leads:
                 return self._lead_check(gpus, hindered, begun)
             return self._follow_check(gpus, hindered)
         finally:
             if self._directory and not hindered:
-                self.mark(self.step.task).unlink(missing_ok=True)
+                own.unlink(missing_ok=True)
 
     def _lead_check(self, gpus: health.Gpus, hindered: str, begun: float) -> list[str]:
         came: dict[int, tuple[talk.Line, talk.Message]] = {}
