@@ -20,6 +20,7 @@ def check(request: Request) -> int:
     """
     from provision import hostlist
     from provision.cli.flow import ask, open_cluster, print_json
+    from provision.inventory.declared_images import for_nobody
     from provision.inventory.loader import GROUPS, cluster_hosts
     from provision.slurm.conf import require_confinement
 
@@ -33,6 +34,10 @@ def check(request: Request) -> int:
             f"Warning: {hostlist.fold(left_alone)} left alone: in none of the groups {', '.join(GROUPS)}",
             err=True,
         )
+    docker = opened.inventory.hostvars.get(cluster.controller, {}).get("job_docker")
+    unused = for_nobody(cluster.job_images, cluster.container_runtime, docker)
+    if unused:
+        click.echo(f"Warning: {unused}", err=True)
     if request.json:
         print_json(
             {
@@ -45,6 +50,7 @@ def check(request: Request) -> int:
                 "controller": cluster.controller,
                 "compute": [node.name for node in cluster.nodes],
                 "left_alone": left_alone,
+                "warnings": [unused] if unused else [],
                 "undeclared": {name: list(cluster.undeclared[name]) for name in undeclared},
             }
         )

@@ -51,19 +51,28 @@ def images_from(value: Any) -> tuple[JobImage, ...]:
     return images
 
 
+def for_nobody(images: tuple[JobImage, ...], runtime: Any, docker: Any) -> str:
+    """Return that no job can use images, where neither ``job_container_runtime`` nor ``job_docker`` is there."""
+    if images and runtime == docker == "none":
+        return "job_images: no job can use them: job_container_runtime and job_docker are none"
+    return ""
+
+
 def _refusal(number: int, key: str, problem: str, fix: str) -> ClusterctlError:
     return ClusterctlError(f"job_images: {problem}", fix=fix, entry=("job_images", number, key))
 
 
 def _image(number: int, item: Mapping[str, Any]) -> JobImage:
     name = item.get("name")
-    if problem := name_problem(name):
-        raise _refusal(number, "name", f"name is {name!r}: {problem}", f"write it as - {_EXAMPLE}")
     for key in item:
         if key not in _KEYS:
-            like = difflib.get_close_matches(str(key), _KEYS, 1)
+            like = difflib.get_close_matches(str(key).lower(), _KEYS, 1)
             fix = f"did you mean {like[0]}?" if like else f"an image has {', '.join(_KEYS)}"
-            raise _refusal(number, str(key), f"{name}: an image has no {key}", fix)
+            raise _refusal(number, str(key), f"{'' if name is None else f'{name}: '}an image has no {key}", fix)
+    if name is None:
+        raise _refusal(number, "name", f"image {number + 1} of the list has no name", f"write it as - {_EXAMPLE}")
+    if problem := name_problem(name):
+        raise _refusal(number, "name", f"name is {name!r}: {problem}", f"write it as - {_EXAMPLE}")
     given = [kind for kind in KINDS if item.get(kind) is not None]
     if len(given) != 1:
         said = f"both {' and '.join(given)}" if given else f"no source: {', '.join(KINDS[:-1])} or {KINDS[-1]}"
@@ -78,8 +87,12 @@ def _image(number: int, item: Mapping[str, Any]) -> JobImage:
         _require_path(number, str(name), kind, source)
     revision = item.get("revision", 1)
     if not isinstance(revision, int) or isinstance(revision, bool) or not 1 <= revision < 2**31:
+        why = "a number is written without quotes" if isinstance(revision, str) else "it must be a number from 1 on"
         raise _refusal(
-            number, "revision", f"{name}: revision is {revision!r}", "raise it by one to have the image made again"
+            number,
+            "revision",
+            f"{name}: revision is {revision!r}: {why}",
+            "raise it by one to have the image made again",
         )
     return JobImage(name=str(name), kind=kind, source=str(source), revision=int(revision))
 

@@ -10,9 +10,10 @@ import yaml
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.model.numbers import whole
 
 #: Variables of the controller that it rests on.
-READ = ("container_images_mirrors", "container_images_registry", "slurm_conf_files")
+READ = ("container_images_mirrors", "container_images_mirror_size", "container_images_registry", "slurm_conf_files")
 
 #: Nodes of one mirror where no topology says who is near whom: at 16 it sends what the controller would, fifteen times.
 NEAR = 16
@@ -27,14 +28,17 @@ def mirrors_from(site: Mapping[str, Any], compute: Sequence[str], controller: st
     of about 16 nodes that are on no switch of three nodes or more.
 
     Raises:
-        ClusterctlError: what is declared is no list of compute nodes, or images come from a site's own registry.
+        ClusterctlError: what is declared is no list of compute nodes, a mirror has no room, or images come from a
+            site's own registry.
     """
     nodes = [node for node in dict.fromkeys(compute) if node != controller]
+    _require_size(site.get("container_images_mirror_size"))
     declared = _declared(site.get("container_images_mirrors"), nodes, controller)
     if site.get("container_images_registry"):
         if declared:
             raise _refused(
-                "only the controller's own registry has mirrors, and container_images_registry names a site's"
+                "only the controller's own registry has mirrors, and container_images_registry names a site's",
+                fix="take container_images_mirrors out, or container_images_registry",
             )
         return {}
     switches = [[node for node in switch if node in nodes] for switch in switches_from(site.get("slurm_conf_files"))]
@@ -78,16 +82,34 @@ def _declared(value: Any, nodes: Sequence[str], controller: str) -> list[str] | 
             raise _refused(
                 f"container_images_mirrors names {name[:70]!r}, which is not in the group slurm_compute", number
             )
-    return list(dict.fromkeys(names))
+        if name in names[:number]:
+            raise _refused(f"container_images_mirrors names {name} twice", number, fix="name each mirror once")
+    return names
 
 
-def _refused(problem: str, number: int | None = None) -> ClusterctlError:
-    return ClusterctlError(
-        problem,
-        fix="name compute nodes, as container_images_mirrors=['node1', 'node17']; [] is none, and left out is one on "
-        "each switch",
-        entry=("container_images_mirrors", number, ""),
-    )
+_NODES = (
+    "name compute nodes, as container_images_mirrors=['node1', 'node17']; [] is none, and left out is one on each "
+    "switch"
+)
+
+
+def _refused(problem: str, number: int | None = None, fix: str = _NODES) -> ClusterctlError:
+    return ClusterctlError(problem, fix=fix, entry=("container_images_mirrors", number, ""))
+
+
+def _require_size(value: Any) -> None:
+    if value is None or (isinstance(value, str) and "{{" in value):
+        return
+    try:
+        enough = whole(value) >= 1
+    except ValueError:
+        enough = False
+    if not enough:
+        raise ClusterctlError(
+            f"container_images_mirror_size is {value!r}: it must be a whole number of GB, from 1 on",
+            fix="leave it out for 30, or set container_images_mirrors=[] for no mirrors",
+            said=("container_images_mirror_size", ""),
+        )
 
 
 def switches_from(files: Any) -> list[list[str]]:

@@ -92,7 +92,25 @@ def name_problem(name: object) -> str:
         return "a name is in lower case; only its tag may have capitals"
     if not _NAME.fullmatch(name) or len(name) > 200:
         return "it is no name of an image, as pytorch-dist:1.0: lower-case letters, digits and . _ - between them"
-    return ""
+    found = _NAME.fullmatch(name)
+    return _port_problem(found["host"] or "" if found else "")
+
+
+def _port_problem(host: str) -> str:
+    """Return why the port of a host that may have one is none, nothing where it is one."""
+    port = host.partition(":")[2]
+    return f"{port[:20]} is no port: 1 to 65535" if port and (len(port) > 5 or not 1 <= int(port) <= 65535) else ""
+
+
+def registry_problem(text: object) -> str:
+    """Return why this is no registry's name, nothing where it is; what is not so is not repeated."""
+    if not isinstance(text, str) or not text:
+        return "it must be a text"
+    if "://" in text:
+        return "it is written without https:// and path"
+    if not re.fullmatch(_HOST, text):
+        return "it must be one such as harbor.site.example or head:5000"
+    return _port_problem(text)
 
 
 def reference_problem(text: object) -> str:
@@ -108,7 +126,7 @@ def reference_problem(text: object) -> str:
         return (
             "it names no registry: docker.io/library/debian:12 is Docker's" if named else "it is no REGISTRY/IMAGE:TAG"
         )
-    return ""
+    return _port_problem(registry_of(text))
 
 
 def registry_of(reference: str) -> str:

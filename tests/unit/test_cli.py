@@ -109,7 +109,21 @@ def test_the_inventory_is_checked_without_contacting_anything(inventory: Path) -
     document = json.loads(result.stdout)
     assert document["schema"] == "clusterctl/check/1"
     assert document["compute"] == ["node1", "node2"]
+    assert document["warnings"] == []
     assert not (inventory.parent / ".clusterctl").exists()
+
+
+def test_images_that_no_job_can_use_are_warned_of(inventory: Path) -> None:
+    site = "job_container_runtime: none\njob_docker: none\njob_images: [{name: a, archive: /a.tar}]\n"
+    (inventory.parent / "group_vars").mkdir(exist_ok=True)
+    (inventory.parent / "group_vars" / "all.yml").write_text(site, encoding="utf-8")
+
+    result = call("check", str(inventory), "--json")
+
+    told = "job_images: no job can use them: job_container_runtime and job_docker are none"
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["warnings"] == [told]
+    assert f"Warning: {told}" in result.stderr
 
 
 def test_rendering_writes_the_files_and_names_them(inventory: Path, tmp_path: Path) -> None:

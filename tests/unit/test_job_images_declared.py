@@ -30,7 +30,13 @@ ARCHIVE = {"name": "a", "archive": "/x.tar"}
 BAD: list[tuple[Any, str]] = [
     ("pytorch", "must be a list of mappings"),
     (["pytorch"], "must be a list of mappings"),
-    ([{"archive": "/x.tar"}], "must be a text"),
+    ([{"name": "a", "reference": "h.x:99999/a:1"}], "99999 is no port"),
+    ([{"name": "a", "reference": "h.x:0/a:1"}], "0 is no port"),
+    ([{"name": "a", "reference": f"h.x:{'9' * 5000}/a:1"}], "is no port"),
+    ([{"name": "head:65536/a", "archive": "/x.tar"}], "65536 is no port"),
+    ([{"archive": "/x.tar"}], "image 1 of the list has no name"),
+    ([{"Name": "a", "archive": "/x.tar"}], "an image has no Name did you mean name?"),
+    ([{"NAME": "a", "archive": "/x.tar"}], "did you mean name?"),
     ([{"name": 1.0, "archive": "/x.tar"}], "must be a text"),
     ([{"name": "a b", "archive": "/x.tar"}], "no blanks"),
     ([{"name": "PyTorch:1.0", "archive": "/x.tar"}], "lower case"),
@@ -41,7 +47,11 @@ BAD: list[tuple[Any, str]] = [
     ([{"name": "a"}], "no source: containerfile, archive or reference"),
     ([{"name": "a", "archive": "/x.tar", "reference": "h.x/a:1"}], "both archive and reference"),
     ([{"name": "a", "archiv": "/x.tar"}], "did you mean archive?"),
-    ([{"name": "a", "archive": "/x.tar", "revision": "2"}], "raise it by one"),
+    (
+        [{"name": "a", "archive": "/x.tar", "revision": "2"}],
+        "revision is '2': a number is written without quotes raise it by one",
+    ),
+    ([{"name": "a", "archive": "/x.tar", "revision": 0}], "revision is 0: it must be a number from 1 on"),
     ([{"name": "a", "archive": "/x.sqsh"}], "only enroot can mount"),
     ([{"name": "a", "archive": "~/x.tar"}], "neither on the controller"),
     ([{"name": "a", "archive": "../x.tar"}], "neither on the controller"),
@@ -77,6 +87,14 @@ def test_a_name_is_kept_as_podman_keeps_it(name: str, stored: str) -> None:
 
     assert (full_name(name), image.stored) == (stored, stored)
     assert ":" not in image.repository, "a registry's port is no part of a path"
+
+
+def test_images_are_for_somebody_unless_nothing_runs_containers_of_jobs() -> None:
+    images = cluster(job_images=[ARCHIVE]).job_images
+
+    assert "no job can use them" in declared_images.for_nobody(images, "none", "none")
+    for given in ((images, "podman", "none"), (images, "none", None), (images, "none", "podman"), ((), "none", "none")):
+        assert declared_images.for_nobody(*given) == ""
 
 
 def in_inventory(tmp_path: Path, entries: str) -> Any:

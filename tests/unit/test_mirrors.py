@@ -101,6 +101,7 @@ def test_a_sites_registry_has_no_mirrors() -> None:
         ({"container_images_mirrors": ["node9"]}, "'node9', which is not in the group slurm_compute"),
         ({"container_images_mirrors": ["head"]}, "head, whose own registry"),
         ({"container_images_mirrors": 3}, "is 3: it must be a list"),
+        ({"container_images_mirrors": ["node1", "node2", "node1"]}, "names node1 twice"),
         ({"container_images_mirrors": ["node1"], "container_images_registry": "harbor/x"}, "names a site's"),
     ],
 )
@@ -108,3 +109,24 @@ def test_what_cannot_be_a_mirror_is_refused(site: dict[str, Any], says: str) -> 
     with pytest.raises(ClusterctlError, match=says) as refused:
         chosen(nodes(4), **site)
     assert refused.value.entry[0] == "container_images_mirrors"
+
+
+def test_with_a_sites_registry_the_fix_is_one_of_the_two_variables() -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        chosen(nodes(4), container_images_mirrors=["node1"], container_images_registry="harbor/x")
+
+    assert refused.value.fix == "take container_images_mirrors out, or container_images_registry"
+
+
+@pytest.mark.parametrize("size", [0, -5, "0", "-5", True, "much"])
+def test_a_mirror_without_room_is_refused(size: Any) -> None:
+    with pytest.raises(
+        ClusterctlError, match=r"container_images_mirror_size is .*: it must be a whole number of GB"
+    ) as no:
+        chosen(nodes(4), container_images_mirror_size=size)
+    assert no.value.said == ("container_images_mirror_size", "")
+
+
+@pytest.mark.parametrize("size", [None, 1, "500", "{{ room }}"])
+def test_a_mirror_with_room_is_one(size: Any) -> None:
+    assert chosen(nodes(4), container_images_mirror_size=size) == dict.fromkeys(nodes(4), "node1")
