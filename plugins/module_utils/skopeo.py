@@ -18,6 +18,9 @@ COMMAND = ("skopeo", "--insecure-policy")
 #: Seconds for a question to a registry.
 ASK = 120
 
+#: What Docker's command line calls docker.io, where it keeps logins (docker/cli, registry.IndexServer).
+DOCKERS = "https://index.docker.io/v1/"
+
 #: What skopeo and docker say, and what to do.
 CAUSES = (
     (r"x509|certificate", "its certificate is not trusted: put its authority's into /etc/docker/certs.d/{host}/ca.crt"),
@@ -60,7 +63,18 @@ def login(directory, logins, known=image_registry.LOGIN):
     C(config.json) is Docker's: all that the machine's own says, so that its proxies and helpers count. C(auth.json) is
     skopeo's. A store of Docker's comes before logins in the file, and a helper named "" switches that off for one
     registry; skopeo would start a helper of that name. The machine's context is not taken: it is a file beside it.
+    Docker knows its own registry's login by an address.
+
+    Raises:
+        ValueError: a login, which only the run knew, is none; no value of it is told.
     """
+    for registry, one in logins.items():
+        if not isinstance(one, dict) or not all(
+            isinstance(one.get(key), str) and one[key] for key in ("username", "password")
+        ):
+            raise ValueError(f"job_images_logins: {registry} has not both a username and a password, as texts")
+    if "docker.io" in logins:
+        logins = {**logins, DOCKERS: logins["docker.io"]}
     try:
         config = json.loads(Path(known).read_text(encoding="utf-8"))
         auths, helpers = dict(config.get("auths") or {}), dict(config.get("credHelpers") or {})
@@ -68,7 +82,7 @@ def login(directory, logins, known=image_registry.LOGIN):
         config, auths, helpers = {}, {}, {}
     config.pop("currentContext", None)
     for registry, one in logins.items():
-        word = f"{one.get('username', '')}:{one.get('password', '')}"
+        word = f"{one['username']}:{one['password']}"
         auths[registry] = {"auth": base64.b64encode(word.encode()).decode()}
     others = {registry: helper for registry, helper in helpers.items() if registry not in logins}
     mine = dict.fromkeys(logins, "") if helpers or config.get("credsStore") else {}

@@ -18,6 +18,7 @@ from provision.inventory.declared_environment import environment_from, require_t
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
+from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
@@ -96,6 +97,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     declared_docker.require_docker(site, people, addresses.values())
     require_homes(people, mounts, groups, site["cluster_homes_shared"])
+    images = images_from(site["job_images"])
+    require_image_logins(hostvars.get(controller, {}).get("job_images_logins"), images)
     environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)
     require_task_prolog(environment, parameters, version)
     try:
@@ -115,7 +118,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             cgroup_v1_allowed=switch_from("slurm_conf_cgroup_v1_allowed", site["slurm_conf_cgroup_v1_allowed"]),
             scripts_looked_into=switch_from("job_lint", site["job_lint"]),
             mounts=mounts,
-            job_images=images_from(site["job_images"]),
+            job_images=images,
             job_environment=environment,
             unmounted=unmounted_from(site["cluster_mounts"], groups),
             simulated=_simulated(site["cluster_simulated"]),

@@ -52,10 +52,14 @@ def written(path: Path, name: str, value: str = "") -> str:
 def entry_written(path: Path, variable: str, number: int | None, key: str) -> str:
     """Return ``file, line N`` of the key of an entry of a list, else of the entry, else of the list.
 
-    Without a number, and in INI, where a list is one line, that of the variable.
+    Without a number that of the key of a mapping, else of the variable; in INI, where either is one line, of that.
     """
-    for file in _files(path):
+    for file in _files(path) if key or number is not None else ():
         listed = _value(file, variable)
+        if number is None and isinstance(listed, yaml.MappingNode):
+            for name, _ in listed.value:
+                if name.value == key:
+                    return f"{file}, line {name.start_mark.line + 1}"
         if number is None or not isinstance(listed, yaml.SequenceNode) or number >= len(listed.value):
             continue
         node = listed.value[number]

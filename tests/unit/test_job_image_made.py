@@ -183,6 +183,27 @@ def test_logins_are_the_engines_own_and_the_sites_and_nobody_else_reads_them(tmp
     assert json.loads((tmp_path / "auth.json").read_text()) == {"auths": auths, "credHelpers": {"b": "y"}}
 
 
+def test_dockers_own_registry_is_logged_in_to_by_both_its_names(tmp_path: Path) -> None:
+    skopeo_words.login(tmp_path, {"docker.io": {"username": "robot", "password": "secret"}}, tmp_path / "none")
+
+    auth = {"auth": "cm9ib3Q6c2VjcmV0"}
+    told = json.loads((tmp_path / "config.json").read_text())
+    assert told == {"auths": {"docker.io": auth, "https://index.docker.io/v1/": auth}}
+
+
+@pytest.mark.parametrize(
+    "login", ["robot:secret", None, ["secret"], {"username": "secret"}, {"username": "secret", "password": None}]
+)
+def test_a_login_that_only_the_run_knew_and_is_none_is_refused_by_its_registry_alone(
+    tmp_path: Path, login: Any
+) -> None:
+    with pytest.raises(ValueError, match=r"job_images_logins: harbor.site has not both") as refused:
+        skopeo_words.login(tmp_path, {"harbor.site": login}, tmp_path / "none")
+
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
