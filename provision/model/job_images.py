@@ -97,9 +97,9 @@ def name_problem(name: object) -> str:
 
 
 def _port_problem(host: str) -> str:
-    """Return why the port of a host that may have one is none, nothing where it is one."""
+    """Return why the port of a host that may have one is none, nothing where it is one. A password may stand there."""
     port = host.partition(":")[2]
-    return f"{port[:20]} is no port: 1 to 65535" if port and (len(port) > 5 or not 1 <= int(port) <= 65535) else ""
+    return "its port is not from 1 to 65535" if port and (len(port) > 5 or not 1 <= int(port) <= 65535) else ""
 
 
 def registry_problem(text: object) -> str:

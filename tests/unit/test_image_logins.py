@@ -38,7 +38,8 @@ BAD: list[tuple[Any, str]] = [
     ({"harbor": GOOD}, "it must be one such as"),
     ({"": GOOD}, "it must be a text"),
     ({5000: GOOD}, "it must be a text"),
-    ({f"{HOST}:99999": GOOD}, "99999 is no port"),
+    ({f"{HOST}:99999": GOOD}, "its port is not from 1 to 65535"),
+    ({"robot:123456": GOOD}, "its port is not"),
     ({"harbor.site.exampel": GOOD}, f"no image of job_images comes from there did you mean {HOST}?"),
     ({"quay.io": GOOD}, "no image of job_images comes from there take it out"),
 ]
