@@ -44,7 +44,7 @@ class Option:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A program that the script starts: its options by their long names, with "-" for "_", and what follows them.
 

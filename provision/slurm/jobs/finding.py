@@ -67,11 +67,11 @@ def step(call: Call) -> Call | None:
 
 def works(script: Script, call: Call) -> bool:
     """Tell whether a step is the job itself, and not one that looks or prepares."""
-    if "container-image" in call.options or any(call in one.by for one in script.calls if one.program != "scontrol"):
+    if "container-image" in call.options or id(call) in script.starting:
         return True
     first = next((base(word.text) for word in call.rest), "")
     if first in ("bash", "sh"):
-        inner = [one for one in script.commands if one.outer is call.command]
+        inner = script.handed.get(id(call.command), ())
         names = {base(one.texts[0]) for one in inner if one.texts}
         return not names <= _ASIDE if inner else True
     return bool(first) and first not in _ASIDE

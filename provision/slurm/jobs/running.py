@@ -33,7 +33,7 @@ def hidden_failure(script: Script) -> Iterator[Told]:
 
 def _pipefail(script: Script, command: Command) -> bool:
     """Tell whether the shell that runs a command was told pipefail before."""
-    before = [one for one in script.commands if one.outer == command.outer and one.texts[:1] == ("set",)]
+    before = [one for one in script.commands if one.outer is command.outer and one.texts[:1] == ("set",)]
     text = script.text if command.outer is None else ""
     return bool(_PIPEFAIL.search(text)) or any("pipefail" in " ".join(one.texts) for one in before)
 

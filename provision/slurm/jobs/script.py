@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from provision.slurm.jobs.calls import PROGRAMS, SHORT, SLURM_BARE, Call, Option, options
-from provision.slurm.jobs.shell import EARLY, Command, Word, base, commands
+from provision.slurm.jobs.shell import DEEPEST, EARLY, Command, Word, base, commands
+
+#: What names a file and does not run it.
+_NOT_RUN = (("chmod",), ("cat",), ("rm",), ("tee",))
 
 #: Programs whose command runs in many places.
 _MANY = frozenset(("srun", "mpirun", "mpiexec", "pdsh", "clush", "ssh", "docker", "podman", "apptainer", "singularity"))
@@ -63,14 +66,33 @@ class Script:
     def _starts(self) -> Mapping[int, tuple[Call, ...]]:
         """What starts each command, and then what it starts; a script in a file is started by who names the file."""
         found: dict[int, tuple[Call, ...]] = {}
+        # Of each file those that run it, which are few: a script of many files is read in one pass.
+        users: dict[str, list[Command]] = {}
+        for command in self.commands:
+            for file in {base(word) for word in command.texts} if command.texts[:1] not in _NOT_RUN else ():
+                users.setdefault(file, []).append(command)
         written = [command for command in self.commands if self._file(command)]
-        for command in (*(one for one in self.commands if one not in written), *written):
+        for command in (*(one for one in self.commands if not self._file(one)), *written):
             by = found.get(id(command.outer), ()) if command.outer else ()
             if name := self._file(command):
-                users = (one for one in self.commands if one.outer is not command.outer and id(one) in found)
-                by = next((found[id(one)] for one in users if _names(one, name) and found[id(one)]), by)
+                others = (one for one in users.get(name, ()) if one.outer is not command.outer)
+                by = next((found[id(one)] for one in others if found.get(id(one))), by)
             found[id(command)] = (*by, *self._started(command, by))
         return found
+
+    @cached_property
+    def starting(self) -> frozenset[int]:
+        """The ids of the calls that start another one, but for scontrol, which only asks."""
+        return frozenset(id(by) for call in self.calls if call.program != "scontrol" for by in call.by)
+
+    @cached_property
+    def handed(self) -> Mapping[int, tuple[Command, ...]]:
+        """What each command hands to another shell, by its id."""
+        found: dict[int, list[Command]] = {}
+        for command in self.commands:
+            if command.outer is not None:
+                found.setdefault(id(command.outer), []).append(command)
+        return {outer: tuple(inner) for outer, inner in found.items()}
 
     def each_node(self, command: Command) -> bool:
         """Whether a command runs in every task or on every node, not once in the batch script."""
@@ -116,7 +138,7 @@ class Script:
     def _started(self, command: Command, by: tuple[Call, ...]) -> Iterator[Call]:
         words = tuple(self.resolved(command.words))
         at = 0
-        while at < len(words):
+        while at < len(words) and len(by) < DEEPEST:
             name = base(words[at].text)
             known = name in PROGRAMS and (by or _runs(words[:at]))
             if call := PROGRAMS[name](name, command, list(words[at + 1 :]), by) if known else None:
@@ -124,13 +146,6 @@ class Script:
                 by, words, at = (*by, call), call.rest, 0
             else:
                 at += 1
-
-
-def _names(command: Command, file: str) -> bool:
-    """Tell whether a command runs a file, by its name."""
-    return any(base(word) == file for word in command.texts) and command.texts[:1] not in (
-        ("chmod",), ("cat",), ("rm",), ("tee",),
-    )  # fmt: skip
 
 
 def _runs(before: tuple[Word, ...]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 LATE, EARLY = "\ue000", "\ue001"
 
@@ -37,7 +38,7 @@ class Word:
     items: tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Command:
     """A command: its words (assignments before it too), and what surrounds it.
 
@@ -54,7 +55,7 @@ class Command:
     files: tuple[str, ...] = ()
     document: Word | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def texts(self) -> tuple[str, ...]:
         """The words' texts."""
         return tuple(word.text for word in self.words)
@@ -145,11 +146,11 @@ class _Reader:
             found.append(Word(_handed_on("\n".join(lines), quoted=quoted), first))
         self._documents = []
 
-    def _word(self) -> Word:
+    def _word(self, *, in_array: bool = False) -> Word:
         line, parts = self._line, list[str]()
         while (char := self._peek()) and char not in " \t\n;&|<>)":
             if char == "(":
-                if not _NAME.fullmatch("".join(parts)):
+                if in_array or not _NAME.fullmatch("".join(parts)):
                     break
                 return Word("".join(parts), line, tuple(self._array()))
             parts.append(self._part(char))
@@ -167,7 +168,7 @@ class _Reader:
             if self._peek() == "\n":
                 self._take()
             else:
-                yield self._word()
+                yield self._word(in_array=True)
 
     def _part(self, char: str) -> str:
         if char == "\\":
@@ -278,11 +279,15 @@ def is_script(text: str, files: tuple[str, ...], words: tuple[str, ...]) -> bool
     return any(base(word) in (*_SHELLS, "ssh", "sbatch") for word in words)
 
 
-def commands(text: str, line: int = 1, outer: Command | None = None) -> Iterator[Command]:
+#: Shells within shells, and programs that start programs, as far as they are followed: nobody writes half as many.
+DEEPEST = 20
+
+
+def commands(text: str, line: int = 1, outer: Command | None = None, depth: int = 0) -> Iterator[Command]:
     """Yield a script's commands, each followed by those that it hands on; ``line`` is that of the text's first."""
     for command in _Reader(text, line).commands():
         command = replace(command, outer=outer)
         yield command
-        for script in _inner(command):
+        for script in _inner(command) if depth < DEEPEST else ():
             handed = script.text.replace("$", EARLY).replace(LATE, "$")
-            yield from commands(handed, script.line, command)
+            yield from commands(handed, script.line, command, depth + 1)
