@@ -18,7 +18,7 @@ _LIMIT = 4 * 1024 * 1024
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 def lint_job(file: Path, as_json: bool) -> int:
-    """Look for the twenty mistakes of public templates in a job script. Nothing is run or submitted.
+    """Look for twenty mistakes of public templates, and unclosed quotes, in a job script. Nothing is run or submitted.
 
     FILE is a script for sbatch, or one that srun runs on each node; - is standard input. Exit code 8 if there are any.
 

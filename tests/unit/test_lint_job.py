@@ -58,6 +58,12 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ("#!/bin/bash\n# what each task runs\nexport OMP_NUM_THREADS=4\nMASTER_PORT=$RANDOM\npython train.py\n",
          "=$RANDOM"),
     ],
+    "unclosed": [
+        (job(f"{SRUN} python train.py", 'echo "done'), '"done'),
+        (job(f"{SRUN} python train.py --name 'mine", "echo done"), "'mine"),
+        (job(f"{SRUN} python train.py", "cat <<END", "done", " END"), "<<END"),
+        (job(f"{SRUN} python train.py", 'echo "$(date) and more'), '"$(date)'),
+    ],
     "hostname-endpoint": [
         (job("export MASTER_ADDR=$(hostname)", f"{SRUN} python train.py"), "$(hostname)"),
         (job(f"{SRUN} bash -c 'torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID"
@@ -239,6 +245,20 @@ def test_there_are_ten_clean_scripts() -> None:
 )
 def test_what_only_looks_like_one_is_none(line: str) -> None:
     assert findings(job(line, f"{SRUN} python train.py")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo it\\'s", "# it's", "echo ${#a} a#'b'", "x=$(cat <<E\nit's\nE\n)", "echo $'it\\'s'", "((x<<n))",
+        "exit\nit's",
+        "x=$(case $a in b) echo \"c\";; esac)", "cat <<E\nit's\nE", "cat <<-E\nit's\n\tE", "x=`echo \"a\\\"b\"`",
+        "x=$(echo a # it's\n)",
+        "cat <<<'a b'", 'echo "a\\"b"', "echo \"it's\"", "awk '{print \"a\"}'", 'x="$(echo "a b")"', "x=${y:-'a'}",
+    ],
+)  # fmt: skip
+def test_what_a_shell_closes_or_may_close_is_not_called_open(text: str) -> None:
+    assert [one for one in findings(f"#!/bin/bash\n{text}\n") if one.name == "unclosed"] == []
 
 
 def test_a_launcher_that_stands_in_a_variable_over_several_lines_is_read_as_it_is_run() -> None:

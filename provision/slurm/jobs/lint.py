@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from provision.slurm.jobs import containers, launch, nccl, running
+from provision.slurm.jobs import containers, ending, launch, nccl, running
 from provision.slurm.jobs.finding import Finding, Rule
 from provision.slurm.jobs.script import script
 
@@ -30,6 +30,7 @@ RULES: dict[str, Rule] = {
     "image-on-sbatch": containers.image_on_sbatch,
     "separate-jobs": launch.separate_jobs,
     "shared-file": running.shared_file,
+    "unclosed": ending.unclosed,
 }
 
 

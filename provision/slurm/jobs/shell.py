@@ -61,7 +61,7 @@ class Command:
         return tuple(word.text for word in self.words)
 
 
-class _Reader:
+class Reader:
     """One pass over a text, by character."""
 
     def __init__(self, text: str, line: int) -> None:
@@ -285,7 +285,7 @@ DEEPEST = 20
 
 def commands(text: str, line: int = 1, outer: Command | None = None, depth: int = 0) -> Iterator[Command]:
     """Yield a script's commands, each followed by those that it hands on; ``line`` is that of the text's first."""
-    for command in _Reader(text, line).commands():
+    for command in Reader(text, line).commands():
         command = replace(command, outer=outer)
         yield command
         for script in _inner(command) if depth < DEEPEST else ():
