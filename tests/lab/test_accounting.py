@@ -53,6 +53,31 @@ def test_the_default_account_is_the_declared_one_and_another_is_refused(lab: lab
         lab.root("head", f"scancel {job}")
 
 
+def test_the_databases_password_is_in_its_own_file_and_nowhere_else(lab: labs.Lab) -> None:
+    """Run by the script of a file, whose text no process has among its words."""
+    secret = lab.root("head", "sed -n 's/^StoragePass=//p' /etc/slurmdbd/password.conf").strip()
+    assert len(secret) >= 20
+    looks = f"""
+grep -rlsF -- '{secret}' /etc /run/slurm /var/log | grep -v '^/etc/slurmdbd/'
+journalctl --quiet --grep '{secret}' | head -n 3
+docker inspect $(docker ps --all --quiet) | grep -F -- '{secret}'
+grep -lsF -- '{secret}' /proc/[0-9]*/cmdline
+true
+"""
+    script = lab.directory / "home/ada/looks.sh"
+    script.write_text(looks)
+    try:
+        found = lab.root(
+            "head", "cp /home/ada/looks.sh /tmp/looks.sh; rm /home/ada/looks.sh; sh /tmp/looks.sh; rm /tmp/looks.sh"
+        )
+    finally:
+        script.unlink(missing_ok=True)
+
+    assert found == ""
+    for file in (lab.directory / ".clusterctl").rglob("*"):
+        assert not file.is_file() or secret not in file.read_text(encoding="utf-8", errors="replace"), file
+
+
 def test_without_the_database_jobs_run_and_nothing_is_lost(lab: labs.Lab) -> None:
     """That verify names it is seen in test_verify."""
     lab.root("head", "docker stop --time 30 slurmdbd")
