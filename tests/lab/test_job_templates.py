@@ -16,7 +16,7 @@ import pytest
 
 PLACE = "/usr/local/share/clusterctl/jobs"
 SIZES = "--cpus-per-task=1 --mem-per-gpu=600M --time=10"
-LOSS = re.compile(r"(?:step|iteration) (\S+) (?:lm )?loss (\d+\.\d+)")
+LOSS = re.compile(r"(?:step|iteration) (\d+)\S* (?:lm )?loss (\d+\.\d+)")
 
 
 @pytest.fixture(scope="module")
