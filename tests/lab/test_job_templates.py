@@ -128,11 +128,30 @@ def test_a_template_trains_as_one_process_does(
 
 
 @pytest.mark.jobs
-def test_tasks_of_an_array_have_each_their_own_log(templates: labs.Lab) -> None:
-    log = submitted(templates, "array.sbatch")
+def test_tasks_of_an_array_have_each_their_own_log_and_training(templates: labs.Lab) -> None:
+    lab = templates
+    log = submitted(lab, "array.sbatch")
 
-    assert sorted(re.findall(r"step 100 loss", log)) == ["step 100 loss"] * 4
-    assert len(done(templates, "ls array-*-[0-3].log").split()) == 4
+    assert len(done(lab, "ls array-*-[0-3].log").split()) == 4
+    assert set(nodes(log)) == {"node1", "node2"}
+    for task, batch in enumerate((16, 32, 64, 128)):
+        own = losses(done(lab, f"cat array-*-{task}.log"))
+        assert own == pytest.approx(alone(lab, f"python3 train_ddp.py --batch {batch}"), rel=1e-3)
+
+
+@pytest.mark.jobs
+def test_a_task_of_an_array_that_is_killed_fails_alone(templates: labs.Lab) -> None:
+    lab = templates
+    done(lab, "sed 's/train_ddp.py --batch/train_ddp.py --steps 1000000 --batch/' array.sbatch >lost.sbatch")
+    job = done(lab, f"sbatch {SIZES} --array=0-1 --nodelist=node1 --parsable --job-name=lost lost.sbatch").strip()
+    for task in (0, 1):
+        labs.until(lambda task=task: "step 20" in done(lab, f"cat lost-{job}-{task}.log || true"), 120)
+
+    lab.root("node1", "pkill -KILL -f '^[^ ]*python3 train_ddp.py .*--batch 16'")
+
+    labs.until(lambda: state(lab, f"{job}_0").startswith("FAILED|"), 30, lambda: state(lab, f"{job}_0"))
+    assert state(lab, f"{job}_1").startswith("RUNNING|")
+    lab.said(f"scancel {job}")
 
 
 @pytest.mark.jobs
@@ -194,6 +213,11 @@ BY_FRAMEWORKS = {
         f"s/accelerate.py 20/accelerate.py {LONG}/",
         "train_accelerate.py",
         f"train_accelerate.py {LONG}",
+    ),
+    "tensorboard.sbatch": (
+        f"/^#SBATCH/s/--nodes=1/--nodes=2/; s/train_ddp.py /&--steps {LONG} /",
+        "train_ddp.py",
+        f"train_ddp.py --steps {LONG}",
     ),
     # An epoch has ten steps.
     "lightning.sbatch": (
