@@ -58,7 +58,7 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
 def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: labs.Lab) -> None:
     image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
     install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {NAME}"
-    looks = f'import sys; sys.path.append("$HOME/site-of-mine"); import {NAME}; print({NAME}.SAID)'
+    looks = f'import os, sys; sys.path.append(os.path.expanduser("~/site-of-mine")); import {NAME}; print({NAME}.SAID)'
     task = f"{install} && python3 -c '{looks}'; cat $HF_HOME/model; echo offline $HF_HUB_OFFLINE"
     lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{task}\nEND\nchmod +x own.slurm")
 
@@ -96,14 +96,16 @@ def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(lab: labs.Lab
     told, _ = submitted(lab, "seed.slurm")
 
     assert len(told) > 3
-    assert all("seed.slurm" in line for line in told[:-1]), told
+    assert told[0].startswith("lint-job: seed.slurm:")
+    assert all(line.startswith("lint-job: ") for line in told), told
+    assert told[-1].startswith("lint-job: the job is submitted all the same")
     # A good one is submitted without a word; from within a job, too.
     assert submitted(lab, "--wrap=hostname")[0] == []
     assert "seed.slurm" in lab.said("srun sh -c 'sbatch --hold --parsable seed.slurm 2>&1'")
     lab.said("scancel --me")
 
 
-@pytest.mark.parametrize("program", ["#!/bin/sh\nsleep 60", "#!/nonexistent"], ids=["sleeps", "cannot run"])
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 60", "#!/nonexistent"], ids=["sleeps", "cannot run"])
 def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -> None:
     file = lab.root("login1", "ls /opt/clusterctl/slurm/*/lint-job/lint-job").split()[-1]
     lab.said("printf '#!/bin/sh\\nhostname\\n' >own.slurm")
