@@ -288,12 +288,16 @@ def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str)
     ("problem", "says"),
     [
         (OSError(28, "No space left on device"), "container: node1: the container could not be entered: [Errno 28]"),
-        (ValueError("n[a-b] is no list of nodes"), "container: node1: n[a-b] is no list of nodes; Slurm sets it: leave"),
+        (ValueError("n[a-b] is no list of nodes"), "container: node1: n[a-b] is no list of nodes; Slurm sets"),
         (None, "container: node1: this node does not know --container-image yet, and nothing was started; tell"),
     ],
 )
 def test_what_nobody_foresaw_is_one_line_too(
-    task: Any, problem: OSError | ValueError | None, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    task: Any,
+    problem: OSError | ValueError | None,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fails(*_: object) -> None:
         assert problem is not None
