@@ -133,7 +133,7 @@ def test_tasks_of_an_array_have_each_their_own_log_and_training(templates: labs.
     log = submitted(lab, "array.sbatch")
 
     assert len(done(lab, "ls array-*-[0-3].log").split()) == 4
-    assert set(nodes(log)) == {"node1", "node2"}
+    assert len(nodes(log)) == 4
     for task, batch in enumerate((16, 32, 64, 128)):
         own = losses(done(lab, f"cat array-*-{task}.log"))
         assert own == pytest.approx(alone(lab, f"python3 train_ddp.py --batch {batch}"), rel=1e-3)
