@@ -56,9 +56,10 @@ def test_a_plan_and_a_second_provision_find_nothing_and_restart_nothing(provisio
     for command in (plan, done):
         report = report_of(command)
         assert (report["changed"], report["exit_code"]) == (0, 0)
-    # One question a machine in the whole run, and no task besides that is skipped. To node1, the first of its group,
-    # Ansible counts what is worked out once for all.
-    assert {report["hosts"][machine]["tasks"] for machine in ("node2", "login1")} == {1}
+    # One question a machine in the whole run, and no task besides, skipped ones counted. Seven are worked out once for
+    # all; Ansible counts them to whichever machine it takes for them.
+    tasks = [machine["tasks"] for machine in report["hosts"].values()]
+    assert sum(tasks) - len(tasks) <= 7, report["hosts"]
     assert state(provisioned_lab) == before
     assert {path: path.read_text() for path in recorded} == recorded
     assert all("gpu:sim:2" in text for text in recorded.values())
