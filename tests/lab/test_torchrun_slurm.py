@@ -77,4 +77,5 @@ def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.L
     (wrong,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
     assert wrong == "torchrun-slurm: not started: node1: /home/ada/out cannot be written: Read-only file system"
     assert "torchrun-slurm: node1: the job is requeued without it, for turn 1 of at most 20" in log
-    assert log[-1] == "ran on node2"
+    # Its own output and what the launcher says of it are two streams, which srun brings as they come.
+    assert "ran on node2" in log
