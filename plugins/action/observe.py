@@ -37,7 +37,7 @@ from ansible.template import trust_as_template
 from provision import content
 from provision.judge import road
 from provision.judge.managed import text_changes
-from provision.model.checks import Verdict
+from provision.model.checks import PATIENCE, Verdict
 from provision.model.facts import answered
 from provision.model.managed import ManagedError, managed_from, questions
 from provision.runner import compiled
@@ -53,9 +53,6 @@ try:
     from ansible._internal._errors._task_timeout import TaskTimeoutError
 except ImportError:
     TaskTimeoutError = AnsibleConnectionFailure
-
-#: How much longer a machine may take that did not answer all questions the first time.
-PATIENCE = 5
 
 #: The family of which a machine is taken to be until it has said its own: asking for another's packages costs nothing.
 FAMILY = "Debian"

@@ -14,6 +14,7 @@ from typing import Any
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory, cluster_hosts
+from provision.inventory.plain import templated
 from provision.inventory.where import written
 from provision.model.numbers import whole
 
@@ -121,7 +122,7 @@ def weakness(name: str, value: Any) -> tuple[str, str] | None:
         return None
     if name in _PORTS:
         return _port(value)
-    if re.search(r"\{[{%#]", str(value)):
+    if templated(str(value)):
         return "holds a template: what it becomes cannot be checked", "write the options themselves"
     for option, setting in options_in(str(value)):
         if option == "userknownhostsfile" and setting.split() in ([], ["none"], ["/dev/null"]):

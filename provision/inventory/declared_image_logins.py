@@ -6,11 +6,11 @@ What is refused may be a password in the wrong place: no value is told, and no n
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.errors import ClusterctlError
+from provision.inventory.plain import templated
 from provision.model.job_images import JobImage, registry_of, registry_problem
 
 _KEYS = ("username", "password")
@@ -26,7 +26,7 @@ def require_image_logins(value: Any, images: Sequence[JobImage]) -> None:
     Raises:
         ClusterctlError: it says of which registry, and nothing of what is secret.
     """
-    if value is None or _later(value):
+    if value is None or templated(value):
         return
     if not isinstance(value, Mapping):
         raise _refusal("", "it must map registries to logins", _FORM)
@@ -35,7 +35,7 @@ def require_image_logins(value: Any, images: Sequence[JobImage]) -> None:
     for registry, login in value.items():
         if problem := registry_problem(registry):
             raise _refusal(registry, f"a registry's name: {problem}", _FORM)
-        if not _later(login):
+        if not templated(login):
             _require_login(registry, login)
         if registry not in named and not unknown:
             near = difflib.get_close_matches(registry, named, 1)
@@ -55,19 +55,14 @@ def _require_login(registry: str, login: Any) -> None:
         if key not in login:
             raise _refusal(registry, f"{registry}: it has no {key}", _FORM)
         text = login[key]
-        if text is None or _later(text):
+        if text is None or templated(text):
             continue
         if not isinstance(text, str):
             raise _refusal(registry, f"{registry}: {key} must be a text", "put it in quotes")
         if not text:
             raise _refusal(registry, f"{registry}: {key} is empty", _FORM)
-    if ":" in str(login["username"]) and not _later(login["username"]):
+    if ":" in str(login["username"]) and not templated(login["username"]):
         raise _refusal(registry, f"{registry}: username has a colon, at which a password would begin", _FORM)
-
-
-def _later(value: Any) -> bool:
-    """Whether only the run knows it."""
-    return isinstance(value, str) and bool(re.search(r"\{[{%#]", value))
 
 
 def _refusal(registry: object, problem: str, fix: str) -> ClusterctlError:

@@ -8,15 +8,19 @@ from typing import Any
 from provision.errors import ClusterctlError
 
 
+def templated(value: object) -> bool:
+    """Tell whether a value is a text of which only Ansible knows what it becomes."""
+    return isinstance(value, str) and any(begin in value for begin in ("{{", "{%", "{#"))
+
+
 def refuse_templates(host: str, variable: str, value: Any) -> None:
     """Refuse what only Ansible could compute: a configuration made from it would differ between the two doors."""
-    if isinstance(value, str):
-        if "{{" in value or "{%" in value or "{#" in value:
-            raise ClusterctlError(
-                f"{host}: {variable} holds a template ({value[:60]!r}), and must be a plain value",
-                fix="write the value itself; where it differs between nodes, use group_vars/ or host_vars/",
-            )
-    elif isinstance(value, Mapping):
+    if templated(value):
+        raise ClusterctlError(
+            f"{host}: {variable} holds a template ({value[:60]!r}), and must be a plain value",
+            fix="write the value itself; where it differs between nodes, use group_vars/ or host_vars/",
+        )
+    if isinstance(value, Mapping):
         for key, item in value.items():
             refuse_templates(host, variable, key)
             refuse_templates(host, variable, item)

@@ -15,6 +15,7 @@ from provision import hostlist
 from provision.content import ROOT
 from provision.errors import ClusterctlError
 from provision.inventory.loader import Inventory
+from provision.inventory.plain import templated
 from provision.inventory.where import written
 from provision.model.numbers import whole
 
@@ -158,7 +159,7 @@ def _secret(option: Option) -> bool:
 
 def _wrong(value: Any, option: Option) -> str:
     """Return why a value cannot be used as the option's type, as a sentence; nothing where it can."""
-    if value is None or (isinstance(value, str) and re.search(r"\{[{%#]", value)):
+    if value is None or templated(value):
         return ""
     if choices := option.get("choices"):
         if str(value) not in [str(choice) for choice in choices]:

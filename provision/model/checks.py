@@ -10,6 +10,9 @@ from typing import Any
 from provision.model.consequences import Consequence, consequence_from
 from provision.model.text import one_line
 
+#: Times its limit, which a machine is given once more that has not answered all questions in time.
+PATIENCE = 5
+
 
 class Verdict(StrEnum):
     """How a check ended. Unknown is not a pass: what could not be measured has not been proven."""

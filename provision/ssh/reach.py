@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from provision.model.checks import Check, Verdict
+from provision.model.checks import PATIENCE, Check, Verdict
 from provision.model.text import one_line
 from provision.ssh.connect import Connection, Deadline, Stopped, mark
 from provision.ssh.findings import Finding
@@ -33,9 +33,6 @@ _Result = TypeVar("_Result")
 
 #: How many processes a machine says that it has ended.
 _COUNT = re.compile(r"[0-9]{1,7}")
-
-#: Times the limit, for those that were too slow: as with what Ansible asks machines (plugins/action/observe.py).
-PATIENCE = 5
 
 #: Characters of one text of a check.
 _MOST_TEXT = 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -79,6 +80,13 @@ def tasks(
     file.write_text(json.dumps([play]), encoding="utf-8")
     environment = {"ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg")}
     return run([BIN / "ansible-playbook", "-i", inventory, file], check=False, env=environment)
+
+
+def free_port() -> int:
+    """Return a port of this computer's own address on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def docker(*words: str, check: bool = True) -> str:

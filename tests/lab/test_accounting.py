@@ -67,11 +67,9 @@ true
     script = lab.directory / "home/ada/looks.sh"
     script.write_text(looks)
     try:
-        found = lab.root(
-            "head", "cp /home/ada/looks.sh /tmp/looks.sh; rm /home/ada/looks.sh; sh /tmp/looks.sh; rm /tmp/looks.sh"
-        )
+        found = lab.root("head", "sh /home/ada/looks.sh")
     finally:
-        script.unlink(missing_ok=True)
+        script.unlink()
 
     assert found == ""
     for file in (lab.directory / ".clusterctl").rglob("*"):

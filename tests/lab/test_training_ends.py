@@ -8,10 +8,10 @@ that was well.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
+import labs
 import pytest
 
 from provision import content
@@ -37,9 +37,6 @@ RUN_PROOF = "from ddp_proof.program import main\nraise SystemExit(main())\n"
 def test_no_thread_of_a_process_group_is_left_when_python_ends(
     torch_python: Path, tmp_path: Path, program: str
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     if program == "proof":
         (tmp_path / "proof.py").write_text(RUN_PROOF, encoding="utf-8")
         small = "--layers 1 --width 64 --steps 5 --largest-bytes 65536 --timeout 30 --device cpu"
@@ -53,7 +50,13 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(
         ]
     else:
         words = [str(JOBS / program.split()[0]), *program.split()[1:]]
-    both = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    port = str(labs.free_port())
+    both = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+    }
     told = {"PYTHONPATH": str(PROOF), "OMP_NUM_THREADS": "1", "SLURMD_NODENAME": "node1", "SLURM_JOB_ID": "7"}
     ranks = [
         subprocess.Popen(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from declare import cluster, inventory
+from test_job_images_declared import INI
 
 from provision.errors import ClusterctlError
 from provision.inventory import loader
@@ -87,14 +88,6 @@ def test_they_are_the_controllers() -> None:
     cluster_from(groups, hostvars)
 
 
-INI = """\
-[slurm_controller]
-head ansible_host=10.0.0.1
-[slurm_compute]
-node1 ansible_host=10.0.0.2 node_cpus=4 node_real_memory=1000
-[all:vars]
-cluster_name=lab
-"""
 ALL = f"""---
 job_images:
   - {{name: a, reference: {HOST}/a:1}}

@@ -16,7 +16,7 @@ import paramiko
 import pytest
 from sshd import ADDRESS, Sshd, free_port, make_key, options, running
 
-from provision.model.checks import Check, Verdict
+from provision.model.checks import PATIENCE, Check, Verdict
 from provision.ssh import connect, reach
 from provision.ssh.reach import Target
 
@@ -300,7 +300,7 @@ def test_a_login_that_hangs_is_tried_twice_within_bounds_and_is_called_slow_not_
     assert "did not answer in time" in check.observed
     assert "overloaded" in check.cause
     assert "usermod" not in check.fix
-    assert 0.7 * (1 + reach.PATIENCE) <= spent < 8
+    assert 0.7 * (1 + PATIENCE) <= spent < 8
 
 
 def test_a_machine_that_is_busy_is_given_more_time(tmp_path: Path) -> None:

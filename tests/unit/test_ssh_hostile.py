@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sshd import running
 
-from provision.model.checks import Check, Verdict
+from provision.model.checks import PATIENCE, Check, Verdict
 from provision.model.text import one_line
 from provision.ssh import reach
 from provision.ssh.connect import Connection
@@ -39,7 +39,7 @@ def test_a_login_that_does_what_it_likes_is_named_in_time(
     with running(tmp_path_factory.mktemp("ssh"), f"ForceCommand {command}") as server:
         (check,) = reach.probe([Target.from_hostvars("node1", server.hostvars())], become_password=SECRET, timeout=1.5)
 
-    assert time.monotonic() - begun < 1.5 * (1 + reach.PATIENCE) + 5
+    assert time.monotonic() - begun < 1.5 * (1 + PATIENCE) + 5
     assert check.id == f"access.{step}", check
     assert check.verdict is Verdict.FAIL
     assert one_line(check.observed) == check.observed

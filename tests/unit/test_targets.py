@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain, combinations
 
 from _pytest.mark.expression import Expression
 
@@ -11,6 +12,10 @@ from provision import content
 
 #: Marks by which such tests are chosen; the others say what they need or prove.
 CHOOSING = ("faults", "jobs", "driver")
+
+
+def _takes(target: Expression, marks: tuple[str, ...]) -> bool:
+    return target.evaluate(lambda name, **_: name in marks)
 
 
 def test_every_test_of_a_lab_is_run_by_some_target() -> None:
@@ -24,9 +29,8 @@ def test_every_test_of_a_lab_is_run_by_some_target() -> None:
 
     left_out = [
         marks
-        for bits in range(2 ** len(CHOOSING))
-        if (marks := {mark for bit, mark in enumerate(CHOOSING) if bits >> bit & 1}) is not None
-        and not any(target.evaluate(lambda name, **_: name in marks) for target in targets)
+        for marks in chain.from_iterable(combinations(CHOOSING, count) for count in range(len(CHOOSING) + 1))
+        if not any(_takes(target, marks) for target in targets)
     ]
 
     assert set(CHOOSING) <= declared
