@@ -10,7 +10,17 @@ import re
 from pathlib import Path
 
 from ansible.module_utils.machine_commands import run as command_run
-from ansible.module_utils.slurm_running import RECORD, needed, read, remembered, to_resume, written
+from ansible.module_utils.slurm_running import (
+    HOSTS,
+    RECORD,
+    Running,
+    hosts,
+    needed,
+    read,
+    remembered,
+    to_resume,
+    written,
+)
 
 #: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
 #: rests what is run before it.
@@ -19,10 +29,12 @@ AT_START = re.compile(
     r"|NamespaceType|PrologFlags)=.*$",
     re.M | re.I,
 )
-#: Both questions in one command of the engine: each costs a process in the container. Of nodes only those that are
+#: All questions in one command of the engine: each costs a process in the container. Of nodes only those that are
 #: drained are described, because that takes 5 KB for each.
-ASK = """
+ASK = f"""
 scontrol show config || exit
+echo "== hosts"
+{HOSTS}
 echo "== nodes"
 drained=$(sinfo --noheader --states=drain --format=%N | paste -sd,)
 [ -z "$drained" ] || scontrol show nodes "$drained" --json | head -c 900000
@@ -38,13 +50,14 @@ def sums(files):
 def slurmctld(container, files, last_written, known, seconds, run=None):
     """Return what slurmctld says: ``answered``, or else ``problem`` and whether it was ``late``.
 
-    ``current``: it runs with the files as they are. ``resume``: the nodes that it took out at a registration which has
-    been followed by a better one.
+    ``current``: it runs with the files and the names as they are. ``resume``: the nodes that it took out at a
+    registration which has been followed by a better one.
     """
     inside = ["timeout", "-k", "1", str(seconds), "sh", "-c", ASK]
     command = ["docker", "exec", "--env", "SLURM_TIME_FORMAT=%s", container, *inside]
     code, said = (run or command_run)(command, seconds + 2)
-    config, _, nodes = said.partition("== nodes\n")
+    config, _, more = said.partition("== hosts\n")
+    names, _, nodes = more.partition("== nodes\n")
     boot = re.search(r"^BOOT_TIME\s*=\s*([0-9]{1,12})$", config, re.M)
     if code != 0 or not boot:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
@@ -57,7 +70,8 @@ def slurmctld(container, files, last_written, known, seconds, run=None):
         found = [str(node["name"]) for node in json.loads(nodes)["nodes"] if to_resume(node)]
     except (ValueError, LookupError, TypeError, AttributeError):
         found = []
-    current = not needed(int(boot.group(1)), files, last_written, *known)
+    since, text = hosts(names)
+    current = not needed(Running(int(boot.group(1)), files, text, max(last_written, since)), known)
     return {"answered": True, "late": False, "problem": "", "current": current, "resume": found}
 
 

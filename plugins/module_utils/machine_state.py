@@ -17,7 +17,7 @@ import stat
 import time
 from pathlib import Path
 
-from ansible.module_utils import machine_mounts, systemd_units
+from ansible.module_utils import hosts_text, machine_mounts, systemd_units
 from ansible.module_utils.machine_commands import printed
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
@@ -171,11 +171,12 @@ def can_raise_limits(status):
     return found is not None and bool(int(found.group(1), 16) >> _SYS_RESOURCE & 1)
 
 
-def containers(root, names, patience=1, run=None):
+def containers(root, names, patience=1, run=None, hosts=None):
     """Return what the engine says of each container that it has; None: it did not answer in time.
 
     ``problem`` is why it says nothing of any: it is not installed, or refuses. ``raised`` tells whether the machine
-    allows limits above its own, ``nvidia_driver`` which release of NVIDIA's driver runs, empty for none.
+    allows limits above its own, ``nvidia_driver`` which release of NVIDIA's driver runs, empty for none. With
+    ``hosts`` (address and names), ``names`` of a container tells whether its hosts file holds them.
     """
     if not names:
         return {}
@@ -195,6 +196,8 @@ def containers(root, names, patience=1, run=None):
     for entry in entries:
         told = {key: entry.get(key) for key in _TOLD}
         told["Config"] = {key: (entry.get("Config") or {}).get(key) for key in _CONFIG}
+        if hosts is not None:
+            told["names"] = hosts_text.copied(root, entry.get("HostsPath"), hosts)
         found[str(entry.get("Name", "")).lstrip("/")] = told
     lines = [line for line in around.splitlines() if line.strip() and not re.search("No such (container|object)", line)]
     return {
@@ -234,7 +237,7 @@ def collect(root="/", ask=None, patience=1):
         "packages": packages(ask.get("packages") or (), patience),
         "services": services(ask.get("services") or (), patience, now=now),
         "manager": manager(ask.get("manager") or (), patience),
-        "containers": containers(root, ask.get("containers") or (), patience),
+        "containers": containers(root, ask.get("containers") or (), patience, hosts=ask.get("hosts")),
         "users": users(ask.get("users") or ()),
         "mounts": machine_mounts.collect(root, ask.get("mounts") or (), patience),
         "own_mounts": machine_mounts.own(root, ask["own_mounts"]["gone"]) if ask.get("own_mounts") else [],

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import namedtuple
 from pathlib import Path
+
+from ansible.module_utils.hosts_text import BEGIN, END
 
 #: Where the role remembers with which files slurmctld runs, and since when.
 RECORD = "/var/lib/clusterctl/slurm/running.json"
@@ -71,19 +74,36 @@ def written(directory, files):
     return max(((Path(directory) / name).lstat().st_ctime for name in files), default=0)
 
 
+#: With what slurmctld runs: since when by its own word (seconds since 1970), its files by name, the cluster's names and
+#: addresses as its hosts file has them, because it looks those up once. ``written``: when the last of it was put there.
+Running = namedtuple("Running", "boot files names written")
+
+#: Prints when a container's hosts file was written, and the cluster's block of it.
+HOSTS = f"stat -c %Z /etc/hosts; sed -n '/^{BEGIN}/,/^{END}/p' /etc/hosts"
+
+
+def hosts(said):
+    """Return what HOSTS has printed: seconds since 1970 and text; ``(0, "")`` where it could not be asked."""
+    first, _, text = said.partition("\n")
+    return (int(first), text.strip()) if first.isdecimal() else (0, "")
+
+
 def remembered(path):
-    """Return ``(boot, files)`` as they were recorded; ``(None, {})`` where nothing was, or nothing that can be read."""
+    """Return what was recorded last; with ``boot`` None where nothing was, or nothing that can be read."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        return int(found["boot"]), {str(name): str(text) for name, text in found["files"].items()}
+        files = {str(name): str(text) for name, text in found["files"].items()}
+        return Running(int(found["boot"]), files, str(found.get("names", "")), 0)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None, {}
+        return Running(None, {}, "", 0)
 
 
-def needed(boot, files, last_written, known_boot, known_files):
-    """Tell whether slurmctld, which has run since ``boot``, may run with other files than those in the directory.
+def needed(now, known):
+    """Tell whether slurmctld may run with other files or names than there are ``now``.
 
     One that has started since the last record has read what was there; slurmctld tells its start in whole seconds, so
     a file of the same second counts as a later one.
     """
-    return known_files != files if boot == known_boot else last_written >= boot
+    if now.boot == known.boot:
+        return (known.files, known.names) != (now.files, now.names)
+    return now.written >= now.boot

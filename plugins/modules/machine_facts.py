@@ -84,7 +84,8 @@ options:
     default: false
   state:
     description:
-      - "What roles manage: C(paths), C(contents) (those read), C(texts) (those told), C(packages), C(services)."
+      - "What roles manage: C(paths), C(contents) (those read), C(texts) (those told), C(packages), C(services),
+        C(containers); with C(hosts), address and names of hosts, whether the containers know these."
     type: dict
     default: {}
   munge:

@@ -5,17 +5,18 @@ Judged before the role acts and again afterwards. What the whole cluster must sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from provision.judge.answers import mapping
 from provision.judge.containers import state_of
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.facts import MachineFacts
 from provision.model.state_facts import SlurmFacts
 
-SUBJECT = Subject("slurm_service", ("configuration", "registration"), fix="clusterctl provision slurm")
+SUBJECT = Subject("slurm_service", ("names", "configuration", "registration"), fix="clusterctl provision slurm")
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -25,7 +26,29 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     inventory renders them, by name; none where the controller is not in this run's scope), ``files`` (checksums of
     those on the controller's disk), ``resume`` (nodes that may come back); both None where the controller was silent.
     """
-    return [_configuration(facts, wants), _registration(wants)]
+    return [_names(facts, wants["daemons"]), _configuration(facts, wants), _registration(wants)]
+
+
+def _names(facts: MachineFacts, daemons: Sequence[str]) -> Check:
+    """Do the daemons, and the jobs in slurmd's container, know the machines as they are declared now?"""
+    state = facts.get("state")
+    engine = state.get("containers") if state else None
+    if not daemons:
+        return SUBJECT.skip("names", "none of Slurm's daemons belongs on this machine")
+    if engine is None:
+        return SUBJECT.skip("names", "the container engine did not answer", unproven=True)
+    stale = [name for name in daemons if mapping(engine.get("found", {}).get(name)).get("names") is False]
+    return SUBJECT.check(
+        "names",
+        not stale,
+        f"{', '.join(stale)} {'has' if len(stale) == 1 else 'have'} an /etc/hosts of before"
+        if stale
+        else "known with their addresses",
+        "the cluster's machines, with their addresses, in the containers' /etc/hosts",
+        source="the engine's copies of /etc/hosts",
+        cause="machines came, went, or have another address; the engine copies the file when a container starts",
+        consequences=[_in_place("slurmctld")] if "slurmctld" in stale else [],
+    )
 
 
 def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
@@ -90,7 +113,7 @@ def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: list[str
         wrong.append(f"slurmctld runs with another {', '.join(changed)} than the inventory renders")
     elif said["answered"]:
         if not said.get("current"):
-            wrong.append("slurmctld was not told of its files as they are now")
+            wrong.append("slurmctld was not told of its files, or of machines' addresses, as they are now")
     elif said["late"]:
         silent.append("slurmctld did not answer in time")
     else:

@@ -68,12 +68,11 @@ def machines(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dic
     directory that the controller shares; ``subnets``, one for each network card; ``password``, whether sudo asks for
     one. The controller is the first name. A machine of another shape is another machine: what is fixed when it is made.
     """
-    return {name: _machine(name, number, settings) for number, name in enumerate(names)}
+    return {name: _machine(name, name == names[0], settings) for name in names}
 
 
-def _machine(name: str, number: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    controller = number == 0
-    addresses = [address(subnet, number) for subnet in settings["subnets"]]
+def _machine(name: str, controller: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
+    addresses = [address(subnet, name) for subnet in settings["subnets"]]
     fixed = {
         "addresses": addresses,
         "cpus": int(settings["cpus"]),
@@ -152,9 +151,13 @@ def images(records: Mapping[str, str]) -> list[str]:
     return [f"{name}@{found[name][1]}" for name in names]
 
 
-def address(subnet: str, number: int) -> str:
-    """Return the address of a lab's machine: the controller is .10 of the first 256, compute machine n is .10+n."""
-    return str(IPv4Network(subnet)[10 + number])
+def address(subnet: str, name: str) -> str:
+    """Return the address of a lab's machine: its name alone says it, so that a lab that grows moves nobody.
+
+    The controller is .10 of the first 256, compute machine n is .10+n, login machine n is .100+n.
+    """
+    kind, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return str(IPv4Network(subnet)[(100 if kind == "login" else 10) + int(number or 0)])
 
 
 def identity(lab: str, machine: str) -> str:

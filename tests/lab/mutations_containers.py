@@ -116,6 +116,15 @@ def left(names: list[str]) -> Row:
 STRAYS = [name for name in FETCHED if name not in ("job_container.conf", "plugstack.conf")]
 LEFT, LEFT_TOO = left(STRAYS[:5]), left(STRAYS[5:])
 
+#: The engine copies a machine's hosts file when a container starts; a container shows the very copy of then.
+_ANOTHER_ADDRESS = """
+copy=$(docker container inspect --format '{{{{.HostsPath}}}}' {name})
+text=$(sed 's/^.*[[:space:]]node2$/192.0.2.9 node2/' "$copy")
+printf '%s\\n' "$text" >"$copy"
+"""
+
+_NOT_TOLD = "slurmctld was not told of its files, or of machines' addresses, as they are now"
+
 CONFIGURATION = (
     Row(
         "slurm.conf was edited, and slurmctld not told",
@@ -136,14 +145,29 @@ CONFIGURATION = (
         f"echo '# by hand' >>{CACHE}/gres.conf",
         {"slurm_service.configuration": "slurmd runs with another gres.conf than the controller's"},
     ),
+    Row(
+        "slurmd knows another address of a machine",
+        "node1",
+        _ANOTHER_ADDRESS.format(name="slurmd"),
+        {"slurm_service.names": "slurmd has an /etc/hosts of before"},
+    ),
 )
 
 KILLED = (
+    Row(
+        "slurmctld was not told of another address of a machine",
+        "head",
+        _ANOTHER_ADDRESS.format(name="slurmctld"),
+        {
+            "slurm_service.names": "slurmctld has an /etc/hosts of before",
+            "slurm_service.configuration": _NOT_TOLD,
+        },
+    ),
     Row(
         "killed between slurm.conf and its reconfiguration",
         "head",
         # As it is recorded, slurmctld was told of other texts than these.
         "sed -i s/ClusterName/Clustername/ /var/lib/clusterctl/slurm/running.json",
-        {"slurm_service.configuration": "slurmctld was not told of its files as they are now"},
+        {"slurm_service.configuration": _NOT_TOLD},
     ),
 )

@@ -66,6 +66,7 @@ plugin("plugins/module_utils/systemd_units.py", "ansible.module_utils.systemd_un
 commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 mounts = plugin("plugins/module_utils/machine_mounts.py", "ansible.module_utils.machine_mounts")
+hosts = plugin("plugins/module_utils/hosts_text.py", "ansible.module_utils.hosts_text")
 state = plugin("plugins/module_utils/machine_state.py", "ansible.module_utils.machine_state")
 key = plugin("plugins/module_utils/machine_key.py", "ansible.module_utils.machine_key")
 users = plugin("plugins/module_utils/machine_users.py", "ansible.module_utils.machine_users")

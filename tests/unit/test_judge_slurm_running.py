@@ -42,6 +42,24 @@ def configuration(facts: MachineFacts, *daemons: str, **other: Any) -> tuple[Ver
     return check.verdict, check.observed
 
 
+@pytest.mark.parametrize(
+    ("names", "verdict", "said"),
+    [
+        (True, Verdict.PASS, "known with their addresses"),
+        (None, Verdict.PASS, "known with their addresses"),
+        (False, Verdict.FAIL, "slurmctld has an /etc/hosts of before"),
+        ("False", Verdict.PASS, "known with their addresses"),
+    ],
+)
+def test_machines_that_came_after_a_container_was_started_are_made_known_to_it(
+    names: object, verdict: Verdict, said: str
+) -> None:
+    check = judged(head(found={"slurmctld": {**RUNNING, "names": names}}), "slurmctld")["names"]
+
+    assert (check.verdict, check.observed) == (verdict, said)
+    assert [str(one.kind) for one in check.consequences] == (["reconfigure"] if verdict is Verdict.FAIL else [])
+
+
 def test_daemons_that_run_with_what_the_inventory_renders_pass() -> None:
     assert configuration(head(), "slurmctld")[0] is Verdict.PASS
     assert configuration(node(SUMS), "slurmd")[0] is Verdict.PASS

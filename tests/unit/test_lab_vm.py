@@ -338,3 +338,13 @@ def test_a_machine_that_is_switched_off_is_listed_with_its_address(home: Home) -
         {"name": "node1", "address": "172.18.0.11", "state": "exited", "kind": "vm", "container": ""},
     ]
     assert json.loads((home.vm / "node1" / "machine.json").read_text(encoding="utf-8"))["base"] == str(home.base)
+
+
+def test_a_lab_that_grows_moves_no_machine() -> None:
+    small, large = (
+        {name: vm.address("172.18.0.0/16", name) for name in ("head", *nodes, "login1", "login2")}
+        for nodes in (("node1",), tuple(f"node{n}" for n in range(1, 65)))
+    )
+
+    assert small == {name: large[name] for name in small}
+    assert len(set(large.values())) == len(large)

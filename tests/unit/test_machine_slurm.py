@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import plugin, tree
+from machines import hosts, plugin, tree
 
 from provision.judge import ddp_ready
 from provision.model.checks import Verdict
@@ -62,6 +62,31 @@ def test_an_engine_that_is_not_there_or_refuses_is_an_answer_and_one_that_hangs_
     assert state.containers(tmp_path, []) == {}
 
 
+ENTRIES = [{"address": "10.0.0.1", "names": ["head"]}, {"address": "10.0.0.2", "names": ["node1"]}]
+
+
+@pytest.mark.parametrize(
+    ("machine", "copy", "names"),
+    [
+        pytest.param(ENTRIES, ENTRIES, True, id="as they are"),
+        pytest.param(ENTRIES, ENTRIES[:1], False, id="a machine has come since it was started"),
+        pytest.param([], ENTRIES[:1], False, id="the machine's own file is about to be written"),
+        pytest.param(None, ENTRIES[:1], None, id="the site keeps its names elsewhere"),
+        pytest.param(ENTRIES, None, None, id="never started"),
+    ],
+)
+def test_containers_say_whether_they_know_the_clusters_machines(
+    tmp_path: Path, machine: Any, copy: Any, names: bool | None
+) -> None:
+    texts = [hosts.planned("127.0.0.1 localhost\n", one, []) if one is not None else "" for one in (machine, copy)]
+    root = tree(tmp_path, {"etc/hosts": texts[0], **({"docker/hosts": texts[1]} if copy is not None else {})})
+    told = json.dumps([{**INSPECTED, "HostsPath": "/docker/hosts"}])
+
+    found = state.containers(root, ["slurmd"], run=says(0, told), hosts=ENTRIES)["found"]["slurmd"]
+
+    assert found["names"] is names
+
+
 def test_a_container_may_raise_limits_only_where_process_1_may() -> None:
     assert state.can_raise_limits("CapBnd:\t0000000001000000\n")
     assert not state.can_raise_limits("CapBnd:\t00000000a80425fb\n")
@@ -80,13 +105,14 @@ def test_users_and_the_images_in_a_store_are_told_as_they_are(tmp_path: Path) ->
 
 
 def slurmctld(run: Run, known: tuple[Any, Any] = (1000, {"slurm.conf": "a"})) -> dict[str, Any]:
-    told: dict[str, Any] = slurm.slurmctld("slurmctld", {"slurm.conf": "a"}, 900.0, known, 10, run=run)
+    record = slurm.Running(*known, "10.0.0.1\thead", 0)
+    told: dict[str, Any] = slurm.slurmctld("slurmctld", {"slurm.conf": "a"}, 900.0, record, 10, run=run)
     facts_from({"slurm": {"files": {}, "start": "", "slurmctld": told}})
     return told
 
 
-def nodes(*entries: dict[str, Any]) -> str:
-    return CONFIG + "== nodes\n" + json.dumps({"nodes": list(entries)})
+def nodes(*entries: dict[str, Any], address: str = "10.0.0.1") -> str:
+    return CONFIG + f"== hosts\n950\n{address}\thead\n== nodes\n" + json.dumps({"nodes": list(entries)})
 
 
 def test_slurmctld_says_since_when_it_runs_and_which_nodes_may_come_back() -> None:
@@ -98,11 +124,12 @@ def test_slurmctld_says_since_when_it_runs_and_which_nodes_may_come_back() -> No
         "answered": True, "late": False, "problem": "", "current": True, "resume": ["node1"],
     }  # fmt: skip
     assert not slurmctld(says(0, said), (1000, {"slurm.conf": "b"}))["current"]
+    assert not slurmctld(says(0, nodes(address="10.0.0.9")))["current"]
 
 
 @pytest.mark.parametrize("said", ["", "[]", '{"nodes": 3}', '{"nodes": [3]}', '{"nodes": [{}]}', "{" * 99])
 def test_nodes_that_cannot_be_read_are_none_that_come_back(said: str) -> None:
-    assert slurmctld(says(0, CONFIG + "== nodes\n" + said))["resume"] == []
+    assert slurmctld(says(0, CONFIG + "== hosts\n== nodes\n" + said))["resume"] == []
 
 
 @pytest.mark.parametrize(("code", "late"), [(1, False), (124, True), (137, True), (None, True)])

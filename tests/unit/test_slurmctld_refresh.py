@@ -32,7 +32,33 @@ NEW = {**OLD, "slurm.conf": "ClusterName=a\nMessageTimeout=30\n"}
 def test_it_is_reconfigured_when_it_may_run_with_other_files(
     boot: int, files: dict[str, str], last_written: float, known: tuple[Any, Any], expected: bool
 ) -> None:
-    assert module.needed(boot, files, last_written, *known) is expected
+    now = module.Running(boot, files, "", last_written)
+
+    assert module.needed(now, module.Running(*known, "", 0)) is expected
+
+
+@pytest.mark.parametrize(
+    ("boot", "names", "written", "expected"),
+    [
+        pytest.param(100, "10.0.0.1 head", 90, False, id="the addresses of before"),
+        pytest.param(100, "10.0.0.9 head", 120, True, id="another address"),
+        pytest.param(150, "10.0.0.9 head", 120, False, id="it was started anew and has read them"),
+        pytest.param(150, "10.0.0.9 head", 160, True, id="changed after it was started anew"),
+    ],
+)
+def test_it_is_reconfigured_when_it_may_know_other_addresses(
+    boot: int, names: str, written: int, expected: bool
+) -> None:
+    known = module.Running(100, OLD, "10.0.0.1 head", 0)
+
+    assert module.needed(module.Running(boot, OLD, names, written), known) is expected
+
+
+def test_where_the_containers_hosts_file_cannot_be_asked_nothing_is_known_of_it() -> None:
+    block = "# BEGIN\n10.0.0.1\thead\n# END"
+
+    assert module.hosts(f"1700000000\n{block}\n") == (1700000000, block)
+    assert module.hosts("") == module.hosts("stat: cannot statx") == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +68,8 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None
     record = tmp_path / "running.json"
     record.write_text(text)
 
-    assert module.remembered(record) == (None, {})
-    assert module.remembered(tmp_path / "missing") == (None, {})
+    assert module.remembered(record) == (None, {}, "", 0)
+    assert module.remembered(tmp_path / "missing") == (None, {}, "", 0)
 
 
 def test_the_files_of_before_come_back_and_what_was_new_goes(tmp_path: Path) -> None:

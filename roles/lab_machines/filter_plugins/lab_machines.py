@@ -9,7 +9,7 @@ from provision.lab import vm
 
 def lab_addresses(names, subnet):
     """Return the addresses of a lab's machines by name."""
-    return {str(name): vm.address(str(subnet), number) for number, name in enumerate(names)}
+    return {str(name): vm.address(str(subnet), str(name)) for name in names}
 
 
 def lab_images(paths, texts):

@@ -16,15 +16,25 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
-from ansible.module_utils.slurm_running import RECORD, needed, read, remembered, to_resume, written
+from ansible.module_utils.slurm_running import (
+    HOSTS,
+    RECORD,
+    Running,
+    hosts,
+    needed,
+    read,
+    remembered,
+    to_resume,
+    written,
+)
 
 DOCUMENTATION = """
 module: slurmctld_refresh
 short_description: Ensure that slurmctld runs with the files in its directory
 description:
-  - Remembers which files slurmctld runs with, and since when by its own answer. Where the files are others, has it
-    reconfigure itself in its place (scontrol reconfigure), which tells the nodes as well. Looks at what is, so an
-    interrupted run is made up for.
+  - Remembers with which files and which addresses of the cluster's machines slurmctld runs, and since when by its own
+    answer. Where they are others, has it reconfigure itself in its place (scontrol reconfigure), which tells the nodes
+    as well. Looks at what is, so an interrupted run is made up for.
   - A reconfiguration that fails leaves the old slurmctld running (scontrol(1), 23.11 and later). The files of before
     are then put back, so that a restart finds them, and the module fails with what slurmctld logged.
   - After a reconfiguration, waits for nodes to register that slurmctld has taken out for having less than declared.
@@ -99,6 +109,11 @@ class Slurmctld:
                 return int(found[1])
         return None
 
+    def hosts(self):
+        """Return when its hosts file was written, in seconds since 1970, and the cluster's block of it."""
+        command = ["docker", "exec", self.container, "sh", "-c", HOSTS]
+        return hosts(self.module.run_command(bounded(command, ASK_LIMIT))[1])
+
     def wait(self, seconds, other_than=None):
         """Return its start once it answers, and names another than the given one; None if it does not."""
         end = time.monotonic() + seconds
@@ -164,17 +179,17 @@ def main():
     )
     directory, record, wait = (module.params[key] for key in ("directory", "record", "wait"))
     files = read(directory)
-    known_boot, known_files = remembered(record)
+    known = remembered(record)
     if "slurm.conf" not in files:
         module.fail_json(msg=f"{directory}/slurm.conf is not there. Fix: clusterctl provision slurm")
-    slurmctld = Slurmctld(module, [known_files.get("slurm.conf"), files["slurm.conf"]])
+    slurmctld = Slurmctld(module, [known.files.get("slurm.conf"), files["slurm.conf"]])
     began, restarts = time.time(), slurmctld.restarts()
 
     def fail(what):
         told = cause(slurmctld.log(began - 1))
         text = f"{what}: {told or 'it logged nothing'}"
-        if known_files and known_files != files:
-            put_back(directory, known_files)
+        if known.files and known.files != files:
+            put_back(directory, known.files)
             text += f". The files of before are back in {directory}"
         module.fail_json(msg=f"{text}. Fix: correct the inventory, then run 'clusterctl provision slurm' again")
 
@@ -186,9 +201,11 @@ def main():
             msg=f"slurmctld does not answer within {wait} s: {cause(slurmctld.log(began - 1)) or 'it logged nothing'}. "
             "Fix: on the controller: docker logs --tail 20 slurmctld"
         )
-    if known_boot not in (None, boot) and time.time() - boot < wait:
+    if known.boot not in (None, boot) and time.time() - boot < wait:
         slurmctld.wait_for_nodes(wait)
-    reconfigure = needed(boot, files, written(directory, files), known_boot, known_files)
+    since, names = slurmctld.hosts()
+    now = Running(boot, files, names, max(written(directory, files), since))
+    reconfigure = needed(now, known)
     if reconfigure:
         time.sleep(max(0, boot + 1.1 - time.time()))  # a start is told in whole seconds
         code, told = slurmctld.client("scontrol", "reconfigure", limit=wait + ASK_LIMIT)
@@ -196,11 +213,11 @@ def main():
         after = slurmctld.wait(wait if code == 0 else 3, other_than=boot)
         if after is None:
             fail(f"slurmctld refuses the new files and goes on with the old ones ({told.strip()[-200:]})")
-        boot = after
+        now = now._replace(boot=after)
         slurmctld.wait_for_registrations(QUIET)
-    if (boot, files) != (known_boot, known_files):
+    if now[:3] != known[:3]:
         Path(record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        write(record, json.dumps({"boot": boot, "files": files}), 0o600)
+        write(record, json.dumps({"boot": now.boot, "files": files, "names": names}), 0o600)
     module.exit_json(changed=reconfigure, reconfigured=reconfigure)
 
 
