@@ -86,9 +86,11 @@ def spoilt(kind: str, role: str, path: str, *machines: str, restarts: tuple[str,
 class Batch:
     """Rows that do not touch each other: they are broken, told of and repaired together.
 
-    ``verified`` are broken first, and judged by verify, too: none of them is in the way of a job.
+    ``verified`` are broken first, and judged by verify, too: none of them is in the way of a job. ``rare``: further
+    variants of what the other batches break, for the nightly run; each batch has all roles work on all machines.
     """
 
     name: str
     rows: tuple[Row, ...]
     verified: tuple[Row, ...] = ()
+    rare: bool = False

@@ -5,9 +5,27 @@ from __future__ import annotations
 from mutation import Batch, Row
 from mutations_accounting import ACCOUNTING, DATABASE_REMOVED, DATABASE_STOPPED, PASSWORD, SLURMDBD_STOPPED
 from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, LOGINS, REMADE, STATES, UPDATES
-from mutations_files import COMMANDS_ASTRAY, FILES, FOR_JOBS, LAST_COMMANDS, MORE_COMMANDS, MORE_FILES, PROOFS, SENT
-from mutations_packages import AUTHORITY, CONTROLLER, ENGINE, NEW_AUTHORITY, PACKAGES, REGISTRY_FILES
-from mutations_services import KEYS, SERVICES
+from mutations_files import (
+    COMMANDS_ASTRAY,
+    FILES,
+    FOR_JOBS,
+    LAST_COMMANDS,
+    MORE_COMMANDS,
+    MORE_FILES,
+    PLACES,
+    PROOFS,
+    SENT,
+)
+from mutations_packages import (
+    AUTHORITY,
+    CONTROLLER,
+    ENGINE,
+    MIRROR_CERTIFICATE,
+    NEW_AUTHORITY,
+    PACKAGES,
+    REGISTRY_FILES,
+)
+from mutations_services import KEYS, REGISTRY_STOPPED, SERVICES, UNREAD
 from mutations_users import REFUSED_USERS, USERS
 
 #: What provision cannot mend. A busy package manager, a full disk and more memory declared than there is stand in
@@ -37,11 +55,20 @@ REFUSED = (
     *REFUSED_USERS,
 )
 
+#: Two for every day, in which each check turns red once, and the rest.
 BATCHES = (
-    Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES, *ACCOUNTING)),
-    Batch("services", (*SERVICES, *USERS, *MORE_FILES, *LOGINS, *DATABASE_STOPPED)),
-    Batch("containers", (*STATES, *KEYS, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *SLURMDBD_STOPPED)),
-    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD)),
-    Batch("packages", (*REMADE, *PACKAGES, LAST_COMMANDS, LEFT_TOO, *DATABASE_REMOVED)),
-    Batch("controller", (*ENGINE, *CONTROLLER, *KILLED, *FOR_JOBS)),
-)
+    Batch(
+        "everything",
+        (
+            *SERVICES, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *PACKAGES, *REMADE, *MIRROR_CERTIFICATE, LEFT_TOO,
+            *DATABASE_REMOVED,
+        ),
+    ),
+    Batch("controller", (*ENGINE, *CONTROLLER, *KILLED, *FOR_JOBS, *ACCOUNTING)),
+    Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
+    Batch(
+        "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *SLURMDBD_STOPPED), rare=True
+    ),
+    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD), rare=True),
+    Batch("stopped", (*REGISTRY_STOPPED, *DATABASE_STOPPED, LAST_COMMANDS), rare=True),
+)  # fmt: skip

@@ -35,13 +35,8 @@ def astray(*names: str) -> Row:
     )
 
 
-#: Nothing is restarted for these: a mode or an owner is no other text, and what is read anew each time needs no start.
-FILES = (
-    *spoilt("mode", "base_system", LIMITS, "head"),
-    *spoilt("owner", "base_system", MANAGER, "node1"),
-    *spoilt("mode", "base_system", f"{MANAGER}/clusterctl.conf", "node1"),
-    *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
-    *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
+#: One of each role whose other files are in none of the batches of every day.
+PLACES = (
     Row(
         "Debian's installer has named the machine",
         "node2",
@@ -56,6 +51,16 @@ FILES = (
         {"base_system.names": "node2 is 192.0.2.9"},
     ),
     *spoilt("mode", "shared_storage", "/scratch", "node1"),
+    *spoilt("owner", "munge", MUNGE, "node1"),
+)
+
+#: Nothing is restarted for these: a mode or an owner is no other text, and what is read anew each time needs no start.
+FILES = (
+    *spoilt("mode", "base_system", LIMITS, "head"),
+    *spoilt("owner", "base_system", MANAGER, "node1"),
+    *spoilt("mode", "base_system", f"{MANAGER}/clusterctl.conf", "node1"),
+    *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
+    *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
@@ -68,7 +73,6 @@ FILES = (
     *spoilt("mode", "container_images", WRITER, "head"),
     *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
     *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
-    *spoilt("owner", "munge", MUNGE, "node1"),
     *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),

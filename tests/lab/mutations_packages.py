@@ -30,8 +30,9 @@ PACKAGES = (
     removed("head", "openssl", roles="base_system munge container_images"),
     removed("head", "mmdebstrap", "debian-archive-keyring", roles="container_images"),
     Row(
+        # Where it runs: on the nodes it is stopped and disabled.
         "munge is removed",
-        "node1",
+        "login1",
         "dpkg --remove --force-depends munge",
         {"munge.packages": "munge", "munge.services": "munge is inactive"},
         (),
@@ -154,6 +155,20 @@ NEW_AUTHORITY = Row(
     ("docker-registry", "docker-registry-write", "clusterctl-mirror@node1"),
 )
 
+MIRROR_CERTIFICATE = (
+    Row(
+        "the mirror's certificate is gone",
+        "node1",
+        f"rm {MIRROR}/server.crt",
+        {
+            "container_images.files": f"{MIRROR}/server.crt is absent",
+            "images.mirror_certificate": f"there is no {MIRROR}/server.crt",
+        },
+        (),
+        ("clusterctl-mirror",),
+    ),
+)
+
 AUTHORITY = (
     Row(
         "the registry's certificate is gone",
@@ -189,17 +204,6 @@ REGISTRY_FILES = (
         services=f"clusterctl-mirror was started before {MIRROR}/nginx.conf changed",
     ),
     *spoilt("mode", "container_images", f"{UNITS}/clusterctl-mirror.service", "node1"),
-    Row(
-        "the mirror's certificate is gone",
-        "node1",
-        f"rm {MIRROR}/server.crt",
-        {
-            "container_images.files": f"{MIRROR}/server.crt is absent",
-            "images.mirror_certificate": f"there is no {MIRROR}/server.crt",
-        },
-        (),
-        ("clusterctl-mirror",),
-    ),
     *spoilt("text", "container_images", "/etc/containers/registries.conf.d/clusterctl.conf", "node2"),
     *spoilt("mode", "container_images", f"{MIRROR_TRUST}/ca.crt", "node2"),
     *spoilt("there", "container_images", f"{UNITS}/clusterctl-mirror.service", "node2"),

@@ -19,17 +19,6 @@ SERVICES = (
     ),
     Row("munge is masked", "head", "systemctl mask munge", {"munge.services": "munge is masked"}),
     Row(
-        "the registry is stopped",
-        "head",
-        "systemctl stop docker-registry",
-        {
-            "container_images.services": "docker-registry is inactive",
-            "images.registry_answers": "",
-        },
-        (),
-        ("docker-registry",),
-    ),
-    Row(
         "the mirror is stopped",
         "node1",
         "systemctl stop clusterctl-mirror",
@@ -108,9 +97,30 @@ SERVICES = (
     ),
 )  # fmt: skip
 
+UNREAD = spoilt(
+    "gone", "munge", f"{MUNGE}/clusterctl.conf", "head", services="munge has unit files that systemd has not read yet"
+)
+
+REGISTRY_STOPPED = (
+    Row(
+        "the registry is stopped",
+        "head",
+        "systemctl stop docker-registry",
+        {
+            "container_images.services": "docker-registry is inactive",
+            "images.registry_answers": "",
+        },
+        (),
+        ("docker-registry",),
+    ),
+)
+
 KEYS = (
     Row(
-        "the key may be read by munge's group", "node1", f"chmod 0440 {KEY}", {"munge.key_file": "0440 munge:munge"},
+        "the key may be read by munge's group",
+        "node1",
+        f"chmod 0440 {KEY}",
+        {"munge.key_file": "0440 munge:munge"},
     ),
     Row(
         "a node has a key of its own",
@@ -120,8 +130,4 @@ KEYS = (
         (),
         ("munge",),
     ),
-    *spoilt(
-        "gone", "munge", f"{MUNGE}/clusterctl.conf", "head",
-        services="munge has unit files that systemd has not read yet",
-    ),
-)  # fmt: skip
+)

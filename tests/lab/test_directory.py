@@ -40,6 +40,9 @@ memberUid: lucy
 
 LUCY = "uid=71001(lucy) gid=71100(lasers) groups=71100(lasers),71200(optics)"
 
+# A directory and its clients are installed on four machines and removed, and the cluster is provisioned for both.
+pytestmark = pytest.mark.faults
+
 APT = "DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends"
 
 SERVER = f"""

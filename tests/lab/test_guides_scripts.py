@@ -11,6 +11,9 @@ from pathlib import Path
 import labs
 import pytest
 
+# Each trains, in an image that is built for it; test_job_templates has one training of that kind for every day.
+pytestmark = pytest.mark.jobs
+
 PRINTED = Path(__file__).parents[1] / "unit/seed_scripts"
 
 #: A guide's image, on the site's own: it has PyTorch, and no package index is asked.

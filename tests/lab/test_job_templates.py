@@ -72,6 +72,8 @@ def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_proc
     assert "torchrun-slurm: checked in " in log
 
 
+# For every day: a rank of the proof that is killed (test_ddp_job), and how torchrun-slurm watches (unit tests).
+@pytest.mark.jobs
 def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) -> None:
     lab = templates
     done(lab, "sed 's/--checkpoint .*pt\"/--steps 1000000/' ddp-container.sbatch >killed.sbatch")

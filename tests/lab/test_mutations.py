@@ -135,7 +135,10 @@ def done_by_provision(lab: labs.Lab, rows: tuple[Row, ...], plan: dict[str, Any]
 
 # Beside other tests, on a busy computer, all roles take that long to repair fifty things on four machines.
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: batch.name)
+@pytest.mark.parametrize(
+    "batch",
+    [pytest.param(batch, id=batch.name, marks=[pytest.mark.faults] if batch.rare else []) for batch in BATCHES],
+)
 def test_what_is_broken_is_told_and_repaired_alone(provisioned_lab: labs.Lab, batch: Batch) -> None:
     lab, rows, wrong = provisioned_lab, (*batch.verified, *batch.rows), []
     whole, running = on_all(lab, snapshots.files), on_all(lab, starts)

@@ -141,6 +141,8 @@ def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: S
     assert (interactive.returncode, allocation.returncode) == (0, 0)
 
 
+# Two whole configurations more; that work goes on through one is above.
+@pytest.mark.faults
 def test_jobs_that_begin_while_nodes_are_told_of_programs_that_are_new_to_them_do_not_fail(site: Site) -> None:
     lab = site.lab
     site.wants(Prolog=None, Epilog=None, TaskProlog=None)

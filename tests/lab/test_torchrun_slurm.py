@@ -26,9 +26,10 @@ CONTAINER = (
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
+        # Who starts the workers, torchrun or Slurm: the variables of each are unit-tested.
         (1, "--nproc-per-node 2 train.py"),
-        (2, "--env torch train.py"),
-        (1, "--env kubeflow sh platform.sh"),
+        pytest.param(2, "--env torch train.py", marks=pytest.mark.jobs),
+        pytest.param(1, "--env kubeflow sh platform.sh", marks=pytest.mark.jobs),
     ],
 )
 def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words: str) -> None:

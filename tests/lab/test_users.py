@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import labs
+import pytest
 import snapshots
 
 from provision.model.users_declared import users_from
@@ -52,6 +53,8 @@ def test_her_containers_have_users_of_their_own_also_in_images_that_all_share(pr
     assert [line.split() for line in told[2:]] == [["0", "2001", "1"], ["1", str(first), "65536"]]
 
 
+# The minute is Slurm's, and is waited for.
+@pytest.mark.jobs
 def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     lab.said("srun true")  # slurmctld remembers her groups from now on

@@ -94,6 +94,10 @@ SUBJECTS = (
     job_docker.BEFORE, job_docker.SUBJECT,
 )  # fmt: skip
 
+#: Checks that turn red in the nightly batches alone, because they go with what the daily ones break in another way:
+#: the registry, and the database. Unit tests show each judgement.
+RARELY = {"images.certificates", "slurm_database.cluster", "slurm_database.containers"}
+
 #: What the lab cannot show, or shows in another test, by file and claim: a check, or a check and its thing.
 ELSEWHERE = {
     "tests/unit/test_preflight.py": {
@@ -268,6 +272,14 @@ ROWS = (*(row for batch in BATCHES for row in (*batch.verified, *batch.rows)), *
 
 def test_whatever_is_managed_or_judged_is_in_a_row() -> None:
     assert without_a_row(ROWS) == []
+
+
+def test_each_check_turns_red_in_a_batch_of_every_day() -> None:
+    often = {name for batch in BATCHES if not batch.rare for row in batch.rows for name in row.red}
+    often |= {name for row in REFUSED for name in row.red}
+    wanted = {check for check, _ in things() | judged()} - {name.partition(" ")[0] for name in elsewhere()}
+
+    assert wanted - {name.partition("@")[0] for name in often} == RARELY
 
 
 def test_a_thing_in_no_row_is_named() -> None:
