@@ -124,7 +124,7 @@ def test_one_rank_alone_compares_with_nobody_and_still_learns(trial):
     assert checks["learning"]["verdict"] == "pass"
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [rarely(0), 1])
 def test_one_element_of_one_gradient_names_the_rank_and_the_parameter(trial, rank):
     checks = trial.run(DDP_PROOF_SABOTAGE="gradient", DDP_PROOF_SABOTAGE_RANK=str(rank))
 
@@ -188,9 +188,10 @@ def test_of_two_machines_neither_is_guilty_and_both_are_named(trial, sabotage, f
     ("sabotage", "failing", "told"),
     [
         ("wrong_value", "collectives", "wrong numbers in all_reduce"),
-        ("wrong_receive", "collectives", "wrong numbers in all_reduce"),
+        # What is found is as with two machines; whom a majority blames, the others show.
+        rarely("wrong_receive", "collectives", "wrong numbers in all_reduce"),
         ("local_gradient", "gradients", "its gradient differs"),
-        ("odd_version", "identity", "versions differ"),
+        rarely("odd_version", "identity", "versions differ"),
     ],
 )
 def test_of_three_ranks_the_bad_one_is_named_and_no_other(trial, sabotage, failing, told, rank, node):

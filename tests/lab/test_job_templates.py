@@ -89,6 +89,7 @@ def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) 
     assert re.search(r"torchrun-slurm: first to fail: rank 1 on node2, .*signal 9\. Its last lines:", log)
 
 
+@pytest.mark.jobs
 def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(templates: labs.Lab) -> None:
     lab = templates
     options = "--container-image=$IMAGE --container-mounts=$PWD --container-workdir=$PWD"

@@ -114,6 +114,7 @@ def test_a_data_set_is_on_the_nodes_own_disk_before_the_job_that_asks_for_it_and
         )  # type: ignore[misc]
 
 
+@pytest.mark.jobs
 def test_each_part_of_a_heterogeneous_job_has_its_own_directory_and_what_it_asks_for(lab: labs.Lab) -> None:
     run(lab, "mkdir -p t-parts && echo pixels >t-parts/1")
     step = 'sh -c "echo \\$SLURMD_NODENAME \\$JOB_SCRATCH \\$(cat \\$JOB_SCRATCH/t-parts/1)"'

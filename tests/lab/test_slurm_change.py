@@ -178,6 +178,8 @@ def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old
     assert lab.root("head", "cat /etc/slurm/*.conf") == files, "a restart finds the files of before"
 
 
+# That no job is lost with slurmctld's container is seen in test_slurm_client, too.
+@pytest.mark.faults
 def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_seconds_is_lost(site: Site) -> None:
     lab = site.lab
     before = container(lab)

@@ -116,8 +116,9 @@ def test_a_node_is_given_back_after_mig_descriptions_and_slurmds_container_are_r
     "answer",
     [
         "",
-        "Failed to initialize NVML: Driver/library version mismatch\n",
-        "No devices were found\n",
+        # What a program can say is judged alike.
+        pytest.param("Failed to initialize NVML: Driver/library version mismatch\n", marks=pytest.mark.faults),
+        pytest.param("No devices were found\n", marks=pytest.mark.faults),
         "\x1b[2J{{ 7 * 7 }}\n",
     ],
 )

@@ -244,7 +244,9 @@ def test_no_result_is_too_large_to_be_counted(tmp_path: Path) -> None:
     assert len(report.checks) == 5000, report.failures
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.faults) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_a_signal_ends_the_run_soon_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     stages_in(tmp_path, base=STUBBORN)
     inventory = write_inventory(tmp_path)
@@ -289,7 +291,11 @@ def test_what_a_killed_run_has_left_is_ended_by_the_next_one_which_says_so(tmp_p
     assert [run.facts["outcome"] for run in journal.runs(state)] == ["killed", "done"]
 
 
-@pytest.mark.parametrize("reading", ["status", "plan", "preflight", "verify", "discover"])
+@pytest.mark.parametrize(
+    # One that asks no machine, and one that does; the others take the same way.
+    "reading",
+    ["status", "plan", *(pytest.param(name, marks=pytest.mark.faults) for name in ("preflight", "verify", "discover"))],
+)
 def test_a_command_that_only_reads_ends_nothing_of_a_run_that_was_killed(tmp_path: Path, reading: str) -> None:
     nothing = "- meta: noop\n"
     stages_in(tmp_path, base=STUBBORN, status=nothing, preflight=nothing, verify=nothing, discover=nothing)

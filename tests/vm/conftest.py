@@ -48,5 +48,6 @@ def node_lab() -> Iterator[vms.VmLab]:
     if not vms.has_images():
         vms.have_images()
     with vms.made("t-node", nodes=1, kind="mixed") as made:
+        made.root("node1", vms.NO_LISTS)
         labs.clusterctl("provision", made.inventory, *vms.JOBS, timeout=vms.LIMIT)
         yield made

@@ -20,8 +20,15 @@ from provision.lab import computer
 LIMIT = 2400
 
 
-#: The stages without which a node runs no jobs. Those of GPU drivers and RDMA cost emulated machines minutes.
-JOBS = ("discover", "preflight", "base", "containers", "munge", "slurm")
+#: The stages without which a node runs no jobs. Those of GPU drivers and RDMA cost emulated machines minutes, and so do
+#: further questions before anything is changed: tests of all stages are in test_vm_provision.
+JOBS = ("discover", "base", "containers", "munge", "slurm")
+
+#: All that the roles install is on the disk. Lists of what else there is are read for every question, and fetched again
+#: when they are an hour old: minutes of an emulated processor.
+NO_LISTS = (
+    "rm -r /var/lib/apt/lists; mkdir -p /var/lib/apt/lists/partial; touch /var/lib/apt/periodic/update-success-stamp"
+)
 
 
 @dataclass(frozen=True)
