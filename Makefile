@@ -15,12 +15,15 @@ RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING PATH="$(CURDIR)/$(BIN)
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
 MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py)
 ROUTINE := not faults and not driver and not jobs
-# Builds Slurm's image for another registry, packages and all, as every site does once.
-NIGHTLY_SCENARIOS := slurm_image
-SCENARIOS ?= $(filter-out $(NIGHTLY_SCENARIOS),$(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml)))))
-
-help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+SCENARIOS := $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml))))
+# This one builds Slurm's image for another registry, packages and all, as every site does once.
+DAILY_SCENARIOS := $(filter-out slurm_image,$(SCENARIOS))
+# $(call scenarios,NAMES,OPTIONS): run scenarios of Molecule one after the other, and note which rows they prove.
+scenarios = failed=; for scenario in $(1); do \
+	  $(RUN) scripts/timed "molecule $$scenario" molecule $(2) test -s "$$scenario" --no-command-borders \
+	    || failed="$$failed $$scenario"; \
+	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }; \
+	$(RUN) python tests/support/support.py molecule $(1)
 
 demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (root)
 	@$(RUN) clusterctl lab up $(LAB)
@@ -61,11 +64,8 @@ test-machines: .venv/.dev engine ## Run the tests of simulated machines on which
 test-lab: .venv/.dev engine ## Run the tests that need a provisioned lab (root)
 	@$(RUN) scripts/timed lab pytest -q -m "$(ROUTINE)" --durations=40 $(MACHINES:%=--ignore=%) tests/lab
 
-test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine (root)
-	@failed=; for scenario in $(SCENARIOS); do \
-	  $(RUN) scripts/timed "molecule $$scenario" molecule test -s "$$scenario" --no-command-borders || failed="$$failed $$scenario"; \
-	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }
-	@$(RUN) python tests/support/support.py molecule $(SCENARIOS)
+test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine, but what they break (root)
+	@$(call scenarios,$(DAILY_SCENARIOS),-c .config/molecule/config.yml -c .config/molecule/daily.yml)
 
 test-virtual: .venv/.dev engine vm-tools ## Run jobs on a virtual node, whose kernel keeps them apart (root)
 	@$(RUN) scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_isolation.py tests/vm/test_vm_jobs.py
@@ -80,11 +80,11 @@ test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simula
 	@$(RUN) pytest -q -m driver tests/lab
 
 test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images and settings (root; 45 minutes)
-	@failed=0; $(RUN) pytest -q -m "jobs and not faults" tests/lab || failed=1; \
-	$(MAKE) --old-file=engine test-molecule SCENARIOS="$(NIGHTLY_SCENARIOS)" || failed=1; exit $$failed
+	@$(RUN) pytest -q -m "jobs and not faults" tests/lab
 
 test-faults: .venv/.dev engine ## Kill runs at random points, and try what is rare and takes minutes (root; more than an hour)
-	@$(RUN) pytest -q -m faults tests/lab tests/roles tests/runs
+	@failed=0; $(RUN) pytest -q -m faults tests/lab tests/roles tests/runs || failed=1; \
+	($(call scenarios,$(SCENARIOS))) || failed=1; exit $$failed
 
 lint: .venv/.dev ## Run the linters
 	@$(RUN) scripts/timed ruff ruff check .
