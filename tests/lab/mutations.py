@@ -60,7 +60,8 @@ BATCHES = (
     Batch(
         "everything",
         (
-            *SERVICES, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *PACKAGES, *REMADE, *MIRROR_CERTIFICATE, LEFT_TOO,
+            # First: dpkg has systemd read again what other rows have it not know.
+            *PACKAGES, *SERVICES, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *REMADE, *MIRROR_CERTIFICATE, LEFT_TOO,
             *DATABASE_REMOVED,
         ),
     ),
