@@ -39,14 +39,14 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboots, RDMA, drivers, all templates and faults (root; an hour)
+test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboots, RDMA, drivers, all templates and faults (root)
 	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
 	@mkdir -p .cache && rm -f .cache/durations
 	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it. The
 	@# virtual node later: where caches are empty, the lab has built the images by then that its disk is to hold.
 	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools \
-	  test-lab test-molecule lint test-unit test-virtual test-machines test-roles 2>&1 | tee .cache/test.log || failed=$$?; \
+	  test-lab test-molecule test-unit test-virtual test-roles test-machines lint 2>&1 | tee .cache/test.log || failed=$$?; \
 	printf '\nMinutes:\n'; scripts/timed; \
 	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
@@ -82,7 +82,7 @@ test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simula
 test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images and settings (root; 45 minutes)
 	@$(RUN) pytest -q -m "jobs and not faults" tests/lab
 
-test-faults: .venv/.dev engine ## Kill runs at random points, and try what is rare and takes minutes (root; more than an hour)
+test-faults: .venv/.dev engine ## Kill runs at random points, try what is rare and takes minutes, and all variants of the rest (root; hours)
 	@failed=0; $(RUN) pytest -q -m faults tests/lab tests/roles tests/runs || failed=1; \
 	($(call scenarios,$(SCENARIOS))) || failed=1; exit $$failed
 
