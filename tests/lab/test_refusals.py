@@ -131,20 +131,23 @@ def asked(small_lab: labs.Lab) -> Iterator[str]:
         small_lab.root(machine, gone, check=False)
 
 
-def test_where_sudo_asks_for_a_password_a_wrong_one_is_tried_once(small_lab: labs.Lab, asked: str) -> None:
-    lab, who = small_lab, ("-K", "-e", "ansible_user=someone")
+def test_where_sudo_asks_for_a_password_a_wrong_one_is_tried_once(
+    small_lab: labs.Lab, asked: str, tmp_path: Path
+) -> None:
+    lab = small_lab
+    path = inventory(lab, tmp_path, {"ansible_user=admin": "ansible_user=someone"})
     before = failures(lab)
 
     with unchanged(lab):
-        wrong = labs.clusterctl("provision", lab.inventory, "base", *who, check=False, input="battery staple\n")
+        wrong = labs.clusterctl("provision", path, "base", "-K", check=False, input="battery staple\n")
     after = failures(lab)
-    right = labs.clusterctl("preflight", lab.inventory, *who, "--json", check=False, input=f"{asked}\n")
+    right = labs.clusterctl("preflight", path, "-K", "--json", check=False, input=f"{asked}\n")
 
     assert wrong.returncode == 4, wrong.stderr
     assert "sudo" in wrong.stdout + wrong.stderr
     assert {machine: after[machine] - before[machine] for machine in after} == {"head": 1, "node1": 1}
     assert "access.sudo" not in [c["id"] for c in json.loads(right.stdout)["checks"] if c["verdict"] == "fail"]
-    left = b"".join(p.read_bytes() for p in (lab.directory / ".clusterctl").rglob("*") if p.is_file())
+    left = b"".join(p.read_bytes() for p in (tmp_path / ".clusterctl").rglob("*") if p.is_file())
     assert b"battery staple" not in left
     assert asked.encode() not in left
 
