@@ -35,6 +35,8 @@ def where(path: Path) -> str:
 def written(path: Path, name: str, value: str = "") -> str:
     """Return ``file, line N`` of the first place where a variable of this name is set; nothing where none is found.
 
+    A line that is a comment sets nothing.
+
     With a ``value``, only where it is set to this one.
     """
     whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}]|$)" if value else ""
@@ -44,8 +46,9 @@ def written(path: Path, name: str, value: str = "") -> str:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if found := sets.search(text):
-            return f"{file}, line {text.count(chr(10), 0, found.start(1)) + 1}"
+        for found in sets.finditer(text):
+            if not text[text.rfind("\n", 0, found.start(1)) + 1 : found.start(1)].lstrip().startswith(("#", ";")):
+                return f"{file}, line {text.count(chr(10), 0, found.start(1)) + 1}"
     return ""
 
 

@@ -17,6 +17,7 @@ from provision import content
 from provision.ansible_env import clean_environment
 from provision.errors import ClusterctlError
 from provision.inventory import loader
+from provision.inventory.where import written
 
 SMALL = """\
 [slurm_controller]
@@ -366,3 +367,11 @@ def test_other_tests_read_inventories_in_forks_and_are_told_the_same(
     for words in (["--list", "-i", str(small)], ["--list", "-i", str(small), "--limit", "node[1:2],!node2"]):
         ours, theirs = DUMPED(words), forked_loader(words)
         assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
+
+
+@pytest.mark.parametrize("mark", ["#", "; "])
+def test_the_line_that_is_named_is_none_of_a_comment(tmp_path: Path, mark: str) -> None:
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text(f"[all:vars]\n{mark}cluster_name=old\ncluster_name=new\n")
+
+    assert written(inventory, "cluster_name") == f"{inventory}, line 3"

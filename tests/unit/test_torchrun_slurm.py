@@ -180,6 +180,8 @@ def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | No
         (["--env", "torch", "train.py"], {"SLURM_STEP_TASKS_PER_NODE": "8(x2)"}, "8 tasks of a node, each a worker"),
         ([], {}, "no program is named"),
         (["--launcher-options", "it's", "train.py"], {}, "close the quote"),
+        (["--env", "kubeflow", "--launcher-options=-m", "a.sh"], {}, "with --env kubeflow no launcher is started"),
+        (["--env", "ssh", "--launcher-options=-m", "a.py"], {}, "with --env ssh no launcher is started"),
         (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "1,2"}, "2 tasks on a node"),
         (["train.py"], {"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, which is no number"),
         (["train.py"], {"SLURM_JOB_ID": ""}, "this is no job of Slurm's"),

@@ -92,7 +92,7 @@ class Plan:
     @property
     def launches(self) -> bool:
         """Whether a launcher starts several workers of which each is known apart."""
-        return self.given.env in ("torchrun", "deepspeed")
+        return self.given.env in LAUNCHED
 
     def words(self, directory: str) -> list[str]:
         """Return what is run. ``directory``: where pipes and lists of this run are, of nobody else."""
@@ -137,6 +137,9 @@ class Plan:
 
 #: Options of the launchers that say how a worker is started, which is done here.
 MODULE, NO_PYTHON = {"-m", "--module"}, {"--no-python", "--no_python"}
+
+#: With these values of --env a launcher is started; with others a task is one worker, or starts its workers by itself.
+LAUNCHED = ("torchrun", "deepspeed")
 
 #: Options of the launchers that follow from the job, and what says the same of it. rdzv: --rdzv-conf stays the user's.
 _JOB, _MEET = "srun --nodes=N", "export MASTER_ADDR=... MASTER_PORT=..., before srun; or leave it out"

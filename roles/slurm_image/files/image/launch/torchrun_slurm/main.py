@@ -78,6 +78,10 @@ def options(words: list[str]) -> argparse.Namespace:
     # Not a number (nan) is in no range, either.
     if not 0 < given.check_wait <= UNITS["d"]:
         raise Refusal(f"--check-wait {given.check_wait:g}: it must be seconds, a day (86400) at most", "leave it out")
+    if given.launcher_options and given.env not in launcher.LAUNCHED:
+        raise Refusal(
+            f"--launcher-options: with --env {given.env} no launcher is started that would take them", "leave one out"
+        )
     # The working directory, which stands in for it, is for keys alone.
     given.lasts = bool(given.output_dir)
     if given.env == "ssh":
