@@ -25,6 +25,9 @@ scenarios = failed=; for scenario in $(1); do \
 	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }; \
 	$(RUN) python tests/support/support.py molecule $(1)
 
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
 demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (root)
 	@$(RUN) clusterctl lab up $(LAB)
 	@$(RUN) clusterctl provision $(INVENTORY)
