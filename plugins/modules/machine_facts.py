@@ -98,7 +98,8 @@ options:
     default: {}
   images:
     description:
-      - By its name, a recipe as C(cluster_image) takes it; reported is under which digest the registry has it.
+      - By its name, a recipe as C(cluster_image) takes it, with the hashes of its files, C(sums), in place of the texts;
+        reported is under which digest the registry has it.
     type: dict
     default: {}
   image_store:

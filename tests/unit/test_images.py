@@ -115,6 +115,20 @@ def test_without_an_answer_nothing_is_known_of_the_image() -> None:
     assert judged(None).verdict is Verdict.UNKNOWN
 
 
+def test_who_asks_with_hashes_and_who_builds_from_texts_mean_the_same_image(params: dict[str, Any]) -> None:
+    asks = plugin("roles/container_images/filter_plugins/container_images.py").container_images_asked
+    params["files"]["profile"] = "PS1='é'\n"
+
+    asked = asks(params)
+
+    assert "files" not in asked and "FROM" not in json.dumps(asked)
+    assert recipe.recipe_of(asked) == recipe.recipe_of(params)
+    changed = {**params, "files": {**params["files"], "profile": "PS1='e'\n"}}
+    assert recipe.recipe_of(asks(changed)) == recipe.recipe_of(changed) != recipe.recipe_of(params)
+    moved = {**params, "files": {"Containerfile": "FROM x\n", "profile": "PS1='é'\n"}}
+    assert recipe.recipe_of(asks(moved)) != recipe.recipe_of(params)
+
+
 def test_files_in_directories_count_by_name_and_size(params: dict[str, Any], tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()

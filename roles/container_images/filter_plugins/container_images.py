@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from provision import content
 
 
@@ -26,12 +28,19 @@ def container_images_package(directory, name):
     return {f"{directory}/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in places}
 
 
+def container_images_asked(recipe):
+    """Return a recipe as ``machine_facts`` takes it: with hashes in place of the files' texts, which stay here."""
+    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in recipe["files"].items()}
+    return {**{key: value for key, value in recipe.items() if key != "files"}, "sums": sums}
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
         return {
+            "container_images_asked": container_images_asked,
             "container_images_files": container_images_files,
             "container_images_package": container_images_package,
         }
