@@ -56,15 +56,18 @@ class CallbackModule(callback_loader.get("awx_display", class_only=True)):  # ty
         # Machine: since when, and whether the task is done elsewhere. Changed by Ansible's two threads, read by ours.
         self._going = {}
         self._told = []
+        self._collected = False
         threading.Thread(target=self._watch, daemon=True).start()
 
     def v2_playbook_on_play_start(self, play):
         """Freeze what there is, nearly all of which lives as long as the run; garbage is looked for once.
 
-        That takes a tenth of a second, and of the forty plays of a run that has nothing to do most are for nobody.
+        That takes a tenth of a second, and of the ninety plays of a run that has nothing to do most are for nobody.
+        (To ask gc.get_freeze_count() whether it is done would go through all that is frozen, for each play.)
         """
-        if not gc.get_freeze_count():
+        if not self._collected:
             gc.collect()
+            self._collected = True
         gc.freeze()
         super().v2_playbook_on_play_start(play)
 
