@@ -98,7 +98,7 @@ options:
     default: {}
   images:
     description:
-      - By its name, a recipe as C(cluster_image) takes it, with the hashes of its files, C(sums), in place of the texts;
+      - By its name, a recipe as C(cluster_image) takes it, with the hashes of its files, C(sums), for their texts;
         reported is under which digest the registry has it.
     type: dict
     default: {}

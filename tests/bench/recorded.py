@@ -31,7 +31,10 @@ RECORDER, KEPT = "/usr/local/sbin/bench-recorder", "/run/bench-recorded"
 SCRIPT = f'#!/bin/sh\n/usr/bin/python3 "$@" | tee {KEPT}.new\nmv {KEPT}.new {KEPT}\n'
 
 #: Variables of the cluster that its answers rest on, besides the nodes' own.
-SHARED = ("cluster_name", "cluster_simulated", "slurm_conf_cgroup_v1_allowed")
+SHARED = (
+    *("cluster_name", "cluster_simulated", "slurm_conf_cgroup_v1_allowed"),
+    *("cluster_groups", "cluster_users", "cluster_test_user", "cluster_mounts"),
+)
 
 
 @dataclass(frozen=True)
