@@ -22,13 +22,18 @@ DAY = 86400
 UNJUDGED = "openssl is not installed"
 
 
-def reached(host, seconds, root="/"):
-    """Return the HTTP status with which a registry answers as the engine asks it, or ``error``: why there is none."""
+def reached(host, seconds, root="/", trusted_as=""):
+    """Return the HTTP status with which a registry answers as the engine asks it, or ``error``: why there is none.
+
+    ``trusted_as``: the registry whose authority is behind this one, too.
+    """
     url = f"https://{host}/v2/"
     try:
         status, _ = image_registry.within(
             seconds,
-            lambda: image_registry.ask(url, image_registry.trusted(host, root), seconds=seconds, method="GET"),
+            lambda: image_registry.ask(
+                url, image_registry.trusted(trusted_as or host, root), seconds=seconds, method="GET"
+            ),
         )
     except image_registry.RegistryError as error:
         return {"error": str(error)}
@@ -126,7 +131,8 @@ def collect(root, ask, patience=1):
 
     ``ask`` has ``host`` and ``seconds``; ``login``, where the engine is to be logged in; and ``certificates`` with
     ``directory``, ``client``, ``host`` and ``days``, where the registry runs; ``mirror``, host and port of the one near
-    this machine; and ``mirror_certificate`` with ``directory``, ``authority``, ``host`` and ``days``, where that runs.
+    this machine; ``users`` with ``registry``, host and port of that of users' images, and ``tokens``, of what gives
+    tokens for it; and ``mirror_certificate`` with ``directory``, ``authority``, ``host`` and ``days``, where that runs.
     """
     host = str(ask["host"])
     found = reached(host, int(ask.get("seconds", 10)) * patience, root)
@@ -142,6 +148,12 @@ def collect(root, ask, patience=1):
         )
     if mirror := ask.get("mirror"):
         found["mirror"] = reached(str(mirror), int(ask.get("seconds", 10)) * patience, root)
+    if users := ask.get("users"):
+        names, seconds = (str(users["registry"]), str(users["tokens"])), int(ask.get("seconds", 10)) * patience
+        found["users"] = {
+            "registry": reached(names[0], seconds, root),
+            "tokens": reached(names[1], seconds, root, trusted_as=names[0]),
+        }
     if given := ask.get("mirror_certificate"):
         directory, authority = (Path(root, given[name].lstrip("/")) for name in ("directory", "authority"))
         found["mirror_certificate"] = mirror_certificate(

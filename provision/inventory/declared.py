@@ -34,6 +34,7 @@ from provision.inventory.declared_slurm import (
 from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
+from provision.inventory.declared_users_registry import require_users_registry
 from provision.inventory.loader import GROUPS
 from provision.inventory.plain import refuse_templates
 from provision.model.cluster import Cluster, Node
@@ -94,6 +95,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
+    require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     declared_docker.require_docker(site, people, addresses.values())
     require_homes(people, mounts, groups, site["cluster_homes_shared"])

@@ -74,12 +74,21 @@ class MirrorFacts(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class UsersRegistryFacts(TypedDict):
+    """The registry of users' images, and what gives tokens for it, as this machine sees them."""
+
+    registry: MirrorFacts
+    tokens: MirrorFacts
+
+
+@with_config(STRICT)
 class RegistryFacts(TypedDict, total=False):
     """A registry as this machine sees it: its HTTP status, or why there is none; and the mirror of it."""
 
     status: Annotated[int, Field(ge=0, le=999)]
     error: Text
     certificates: CertificateFacts
+    users: UsersRegistryFacts
     mirror: MirrorFacts
     mirror_certificate: CertificateFacts
     login: LoginFacts

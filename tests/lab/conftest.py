@@ -58,7 +58,9 @@ def provisioned_lab() -> Iterator[labs.Lab]:
         # With fewer than three nodes there is none by itself.
         (made.inventory.parent / "group_vars").mkdir(exist_ok=True)
         (made.inventory.parent / "group_vars/all.yml").write_text(
-            "container_images_mirrors: [node1]\n", encoding="utf-8"
+            # The disk is this computer's.
+            "container_images_mirrors: [node1]\ncontainer_images_users: true\ncontainer_images_users_free: 2\n",
+            encoding="utf-8",
         )
         labs.clusterctl("provision", made.inventory)
         yield made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mutation import Row, spoilt
-from mutations_files import MIRROR, MIRROR_TRUST, REGISTRY, TRUST, WRITER
+from mutations_files import MIRROR, MIRROR_TRUST, REGISTRY, TRUST, USERS_TRUST, WRITER
 from mutations_services import DAEMON, KEY
 
 from provision import content
@@ -137,6 +137,10 @@ CONTROLLER = (
     ),
 )  # fmt: skip
 
+#: What has the registry's certificate.
+REGISTRIES = ("docker-registry", "docker-registry-write", "docker-registry-users", "docker-registry-tokens")
+TRUSTS = (TRUST, USERS_TRUST, MIRROR_TRUST)
+
 NEW_AUTHORITY = Row(
     "killed between the registry's new certificates and its restart",
     "head",
@@ -145,14 +149,16 @@ NEW_AUTHORITY = Row(
         "container_images.services": (
             f"docker-registry was started before {REGISTRY}/server.crt changed",
             f"docker-registry-write was started before {REGISTRY}/server.crt changed",
+            f"docker-registry-users was started before {REGISTRY}/server.crt changed",
+            f"docker-registry-tokens was started before {REGISTRY}/server.crt changed",
         ),
-        "container_images.files": f"{TRUST}/ca.crt has another text",
-        "container_images.files@node1": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
-        "container_images.files@node2": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
-        "container_images.files@login1": f"{TRUST}/ca.crt has another text",
+        "container_images.files": tuple(f"{place}/ca.crt has another text" for place in (TRUST, USERS_TRUST)),
+        "container_images.files@node1": tuple(f"{place}/ca.crt has another text" for place in TRUSTS),
+        "container_images.files@node2": tuple(f"{place}/ca.crt has another text" for place in TRUSTS),
+        "container_images.files@login1": tuple(f"{place}/ca.crt has another text" for place in (TRUST, USERS_TRUST)),
     },
     (),
-    ("docker-registry", "docker-registry-write", "clusterctl-mirror@node1"),
+    (*REGISTRIES, "clusterctl-mirror@node1"),
 )
 
 MIRROR_CERTIFICATE = (
@@ -179,7 +185,7 @@ AUTHORITY = (
             "images.certificates": f"there is no {REGISTRY}/server.crt",
         },
         ("container_images.files@node1", "container_images.files@node2", "container_images.files@login1"),
-        ("docker-registry", "docker-registry-write", "clusterctl-mirror@node1"),
+        (*REGISTRIES, "clusterctl-mirror@node1"),
     ),
     *spoilt("mode", "container_images", "/etc/clusterctl", "head"),
     *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
@@ -196,6 +202,18 @@ REGISTRY_FILES = (
         services="docker-registry has unit files that systemd has not read yet",
     ),
     *spoilt("mode", "container_images", f"{UNITS}/docker-registry-write.service", "head"),
+    *spoilt(
+        "text", "container_images", f"{CONFIG}/users.yml", "head", restarts=("docker-registry-users",),
+        services=f"docker-registry-users was started before {CONFIG}/users.yml changed",
+    ),
+    *spoilt(
+        "text", "container_images", f"{UNITS}/docker-registry-tokens.service", "head",
+        restarts=("docker-registry-tokens",),
+        services="docker-registry-tokens has unit files that systemd has not read yet",
+    ),
+    *spoilt("mode", "container_images", f"{UNITS}/docker-registry-users.service", "head"),
+    *spoilt("mode", "container_images", "/usr/local/sbin/registry-tokens", "head"),
+    *spoilt("owner", "container_images", f"{USERS_TRUST}/ca.crt", "node1"),
     *spoilt("owner", "container_images", f"{REGISTRY}/ca.crt", "head"),
     *spoilt("mode", "container_images", f"{WRITER}/ca.crt", "head"),
     *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node1"),

@@ -86,7 +86,7 @@ def test_nonsense_from_a_machine_does_not_pass_the_door(said: dict[str, Any]) ->
 
 WANTS: dict[str, Any] = {
     **{"registry": "", "controller": "head", "here": False, "answers": True, "away": False},
-    **{"username": "", "password": "", "mirror": "", "mirrors": False},
+    **{"username": "", "password": "", "mirror": "", "mirrors": False, "users": ""},
 }
 
 
@@ -212,6 +212,23 @@ def test_a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_co
     assert str(images_of({"status": 200, "mirror": {"status": 502}}, mirror="node1")["mirror"].verdict) == "warn"
     assert str(images_of({"status": 200}, mirror="node1")["mirror"].verdict) == "unknown"
     assert str(images_of({"status": 200})["mirror"].verdict) == "skip"
+
+
+def test_a_registry_of_users_images_that_does_not_answer_is_a_warning_because_jobs_go_on() -> None:
+    both = {"registry": {"status": 401}, "tokens": {"status": 200}}
+
+    def judged(**users: Any) -> Any:
+        return images_of({"status": 200, "users": both | users}, users="head:5003")["users"]
+
+    assert str(judged().verdict) == "pass"
+    for users in ({"tokens": {"error": "it does not answer"}}, {"registry": {"status": 502}}, {"registry": {}}):
+        check = judged(**users)
+        assert str(check.verdict) == "warn"
+        assert "docker-registry-users docker-registry-tokens on head" in check.fix
+    # One that asks nobody who they are would let everybody write.
+    assert str(judged(registry={"status": 200}).verdict) == "warn"
+    assert str(images_of({"status": 200}, users="head:5003")["users"].verdict) == "unknown"
+    assert str(images_of({"status": 200})["users"].verdict) == "skip"
 
 
 @pytest.mark.parametrize(
