@@ -60,8 +60,9 @@ BATCHES = (
     Batch(
         "everything",
         (
-            # First: dpkg has systemd read again what other rows have it not know.
-            *PACKAGES, *SERVICES, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *REMADE, *MIRROR_CERTIFICATE, LEFT_TOO,
+            # In this order: dpkg has systemd read again what later rows have it not know, and a container that is made
+            # takes the hosts file of then.
+            *PACKAGES, *SERVICES, *REMADE, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *MIRROR_CERTIFICATE, LEFT_TOO,
             *DATABASE_REMOVED,
         ),
     ),
