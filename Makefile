@@ -49,7 +49,7 @@ test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboo
 	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it. The
 	@# virtual node later: where caches are empty, the lab has built the images by then that its disk is to hold.
 	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools \
-	  test-lab test-molecule test-unit test-virtual test-roles test-machines lint 2>&1 | tee .cache/test.log || failed=$$?; \
+	  test-lab test-molecule test-roles test-virtual test-machines test-unit lint 2>&1 | tee .cache/test.log || failed=$$?; \
 	printf '\nMinutes:\n'; scripts/timed; \
 	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
