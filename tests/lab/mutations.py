@@ -24,6 +24,7 @@ from mutations_packages import (
     NEW_AUTHORITY,
     PACKAGES,
     REGISTRY_FILES,
+    USERS_REGISTRY,
 )
 from mutations_services import KEYS, REGISTRY_STOPPED, SERVICES, UNREAD
 from mutations_users import REFUSED_USERS, USERS
@@ -66,7 +67,7 @@ BATCHES = (
             *DATABASE_REMOVED,
         ),
     ),
-    Batch("controller", (*ENGINE, *CONTROLLER, *KILLED, *FOR_JOBS, *ACCOUNTING)),
+    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *FOR_JOBS, *ACCOUNTING)),
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *SLURMDBD_STOPPED), rare=True

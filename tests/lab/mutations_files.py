@@ -69,7 +69,6 @@ FILES = (
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", "/etc/docker/certs.d", "node1"),
     *spoilt("owner", "container_images", USERS_TRUST, "node2"),
-    *spoilt("text", "container_images", "/etc/clusterctl/users-registry", "node1"),
     *spoilt("mode", "container_images", MIRROR, "node1"),
     *spoilt("mode", "container_images", f"{MIRROR}/server.key", "node1"),
     *spoilt("owner", "container_images", MIRROR_TRUST, "node1"),

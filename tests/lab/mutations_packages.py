@@ -192,6 +192,16 @@ AUTHORITY = (
     *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),
 )
 
+#: Of the registry to which users push.
+USERS_REGISTRY = (
+    *spoilt(
+        "text", "container_images", f"{CONFIG}/users.yml", "head", restarts=("docker-registry-users",),
+        services=f"docker-registry-users was started before {CONFIG}/users.yml changed",
+    ),
+    *spoilt("mode", "container_images", "/usr/local/sbin/registry-tokens", "head"),
+    *spoilt("text", "container_images", "/etc/clusterctl/users-registry", "node1"),
+)  # fmt: skip
+
 REGISTRY_FILES = (
     *spoilt(
         "text", "container_images", f"{CONFIG}/write.yml", "head", restarts=("docker-registry-write",),
@@ -203,16 +213,11 @@ REGISTRY_FILES = (
     ),
     *spoilt("mode", "container_images", f"{UNITS}/docker-registry-write.service", "head"),
     *spoilt(
-        "text", "container_images", f"{CONFIG}/users.yml", "head", restarts=("docker-registry-users",),
-        services=f"docker-registry-users was started before {CONFIG}/users.yml changed",
-    ),
-    *spoilt(
         "text", "container_images", f"{UNITS}/docker-registry-tokens.service", "head",
         restarts=("docker-registry-tokens",),
         services="docker-registry-tokens has unit files that systemd has not read yet",
     ),
     *spoilt("mode", "container_images", f"{UNITS}/docker-registry-users.service", "head"),
-    *spoilt("mode", "container_images", "/usr/local/sbin/registry-tokens", "head"),
     *spoilt("owner", "container_images", f"{USERS_TRUST}/ca.crt", "node1"),
     *spoilt("owner", "container_images", f"{REGISTRY}/ca.crt", "head"),
     *spoilt("mode", "container_images", f"{WRITER}/ca.crt", "head"),

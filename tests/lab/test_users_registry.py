@@ -10,6 +10,21 @@ NAME = "head:5003/ada/train:1"
 #: Of Slurm's image: a program that needs no library, so that what is pushed is small.
 PROGRAM = "/usr/bin/tini-static"
 
+#: Prints what the registry says to ben's token where he pushes to his own and to ada's, and to one that nobody signed.
+TOKENS = r"""
+ask() { curl --silent --cacert /etc/docker/certs.d/head:5003/ca.crt "$@"; }
+credential=$(su ben -c 'printf "push to head:5003" | munge')
+told=$(ask --user "munge:$credential" 'https://head:5004/token?scope=repository:ben/train:pull,push')
+token=$(printf %s "$told" | sed 's/.*"token": "\([^"]*\)".*/\1/')
+claims=${token#*.}
+unsigned=$(printf '{"typ":"JWT","alg":"none"}' | base64 --wrap=0 | tr -d =).${claims%.*}.
+push() {
+    ask --output /dev/null --write-out '%{http_code} ' --request POST --header "Authorization: Bearer $1" \
+        "https://head:5003/v2/$2/train/blobs/uploads/"
+}
+push "$token" ben; push "$token" ada; push "$unsigned" ben
+"""
+
 
 def test_who_pushes_is_known_by_munge_and_everybody_runs_what_was_pushed(provisioned_lab: Lab) -> None:
     def job(user: str, node: str, script: str) -> tuple[int, str]:
@@ -58,5 +73,7 @@ def test_who_pushes_is_known_by_munge_and_everybody_runs_what_was_pushed(provisi
         f" {ask} -u {credential} {token}; c=$(su ada -c 'printf other | munge'); {ask} -u \"munge:$c\" {token}",
     )
     assert said.split() == ["401"] * 6
+
+    assert provisioned_lab.root("node1", TOKENS).split() == ["202", "401", "401"]
     pushes = "docker-registry-users docker-registry-tokens"
     assert provisioned_lab.root("head", f"systemctl show --property=NRestarts --value {pushes}").split() == ["0", "0"]

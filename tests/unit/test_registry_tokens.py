@@ -14,7 +14,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,11 @@ def test_a_user_pushes_below_the_own_name_and_everybody_pulls() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["grace/train", "ada", "adam/train", "slurm", "ad/a/train", "../ada/train", "grace/ada/x"]
+    "name",
+    [
+        *("grace/train", "ada", "adam/train", "slurm", "ad/a/train", "../ada/train", "grace/ada/x"),
+        *("ada/../grace/x", "ada//x", "ada/X", "ada/\x1b[31mx", "ada/"),
+    ],
 )
 def test_nobody_pushes_elsewhere_and_is_told_where_to(name: str) -> None:
     with pytest.raises(Refused, match="ada pushes to head:5003/ada/ only: docker tag IMAGE head:5003/ada/"):
@@ -117,6 +121,26 @@ def test_who_may_not_push_is_told_why(answer: Any, why: str) -> None:
     for _ in range(2):
         with pytest.raises(Refused, match=why):
             known.who("MUNGE:a:", NOW)
+
+
+def test_a_munge_that_is_slow_keeps_nobody_else_waiting() -> None:
+    slow, known = threading.Event(), {"MUNGE:good:": ("ada", NOW + 9)}
+
+    def decode(credential: str) -> Any:
+        assert slow.wait(10)
+        return 2003, int(NOW), PURPOSE
+
+    people = TOKENS["People"](PURPOSE, decode, lambda _: "grace")
+    people._known = {hashlib.sha256(one.encode()).digest(): found for one, found in known.items()}
+    answers: list[str] = []
+    threads = [threading.Thread(target=lambda: answers.append(people.who("MUNGE:b:", NOW))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert people.who("MUNGE:good:", NOW) == "ada"
+    slow.set()
+    for thread in threads:
+        thread.join(10)
+    assert answers == ["grace", "grace"]
 
 
 def test_credentials_are_forgotten_before_they_fill_the_memory() -> None:
@@ -181,7 +205,8 @@ class Pushed:
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.root = directory, directory / "docker/registry/v2"
-        self.store = TOKENS["Store"](str(directory))
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.store = TOKENS["Store"](str(directory), pause=lambda _: self.meanwhile())
         self.root.mkdir(parents=True)
 
     def blob(self, data: bytes, age: float = 2 * DAY) -> str:
@@ -272,7 +297,11 @@ def test_what_no_tag_has_named_for_a_day_goes_and_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "spoilt", [b"no json", b"[]", b'{"layers": [{"digest": "../../x"}]}', b'{"layers": [{}]}', b"x" * 5_000_000]
+    "spoilt",
+    [
+        *(b"no json", b"[]", b'{"layers": [{"digest": "../../x"}]}', b'{"layers": [{}]}', b"x" * 5_000_000),
+        pytest.param(b'{"layers": [], "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deeper than Python goes"),
+    ],
 )
 def test_what_cannot_be_read_loses_nothing(spoilt: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pushed = Pushed(tmp_path)
@@ -285,6 +314,47 @@ def test_what_cannot_be_read_loses_nothing(spoilt: bytes, tmp_path: Path, capsys
     assert pushed.store.collect(NOW) == 3  # hers
     assert number(b"old") in pushed.there()
     assert "ada/one: left as it is" in capsys.readouterr().err
+
+
+def test_what_a_tag_named_until_today_stays_a_day_longer(tmp_path: Path) -> None:
+    pushed = Pushed(tmp_path)
+    old = pushed.image("ada/one", "1", b"old config", b"old")
+    pushed.image("ada/one", "1", b"config", b"new", age=60)
+
+    assert pushed.store.collect(NOW) == 0
+    assert old in pushed.there()
+    assert pushed.store.collect(NOW + DAY) == 3
+    assert old not in pushed.there()
+
+
+def test_what_is_named_again_while_it_is_collected_is_whole(tmp_path: Path) -> None:
+    pushed = Pushed(tmp_path)
+    again = pushed.image("ada/one", "", b"config", b"layer")
+    gone = pushed.image("ada/one", "", b"another config", b"another layer")
+    pushed.meanwhile = lambda: pushed.linked("ada/one", "_manifests/tags/1/current", again, 0)
+
+    assert pushed.store.collect(NOW) == 3
+    assert {again, number(b"config"), number(b"layer")} <= pushed.there()
+    assert gone not in pushed.there()
+    repository = pushed.root / "repositories/ada/one"
+    assert (repository / f"_layers/sha256/{number(b'layer')}/link").exists()
+    assert not list(pushed.root.rglob("*.aside"))
+
+
+def test_a_collection_that_was_ended_has_lost_nothing(tmp_path: Path) -> None:
+    pushed = Pushed(tmp_path)
+    name = pushed.image("ada/one", "", b"config", b"layer")
+
+    def end() -> None:
+        raise SystemExit
+
+    pushed.meanwhile = end
+    with pytest.raises(SystemExit):
+        pushed.store.collect(NOW)
+    pushed.linked("ada/one", "_manifests/tags/1/current", name, 0)
+    assert pushed.store.collect(NOW) == 0
+    assert {name, number(b"config"), number(b"layer")} <= pushed.there()
+    assert not list(pushed.root.rglob("*.aside"))
 
 
 @pytest.fixture(scope="module")
@@ -377,6 +447,36 @@ def test_the_service_answers_registries_clients_while_others_say_nothing(served:
         assert words in told["errors"][0]["message"]
     for connection in silent:
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET /token HTTP/1.0\r\n" + b"X: y\r\n" * 99_999, b"GET /token?" + b"a=1&" * 99 + b" HTTP/1.0\r\n\r\n"]
+)
+def test_who_says_too_much_or_nonsense_is_let_go(served: str, certified: Path, said: bytes) -> None:
+    host, _, port = served.partition(":")
+    context = ssl.create_default_context(cafile=str(certified / "ca.crt"))
+    with (
+        socket.create_connection((host, int(port)), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=host) as stream,
+    ):
+        try:
+            stream.sendall(said)
+            answer = stream.recv(100)
+        except OSError:
+            answer = b""
+    assert answer == b"" or b" 401 " in answer
+    assert asked(served, certified, "repository:ada/train:pull")[0] == 200
+
+
+def test_who_speaks_slowly_has_ten_seconds_for_all_of_it(served: str, certified: Path) -> None:
+    ours, theirs = socket.socketpair()
+    words = TOKENS["Words"](theirs)
+    words._end = words._end - 9.9
+    ours.sendall(b"x")
+
+    assert words.read(1) == b"x"
+    with pytest.raises(OSError, match=r"timed out|took too long"):
+        words.read(1)
 
 
 def helped(tmp_path: Path, what: str, registry: str, munge: str = "echo MUNGE:$(cat):") -> tuple[int, str]:
