@@ -83,9 +83,13 @@ HOSTS = f"stat -c %Z /etc/hosts; sed -n '/^{BEGIN}/,/^{END}/p' /etc/hosts"
 
 
 def hosts(said):
-    """Return what HOSTS has printed: seconds since 1970 and text; ``(0, "")`` where it could not be asked."""
+    """Return what HOSTS has printed: seconds since 1970 and text; ``(0, "")`` where it could not be asked.
+
+    A second less than was printed: the engine writes the file just before it starts the container, and what was written
+    in the second of a start counts as later than it.
+    """
     first, _, text = said.partition("\n")
-    return (int(first), text.strip()) if first.isdecimal() else (0, "")
+    return (int(first) - 1, text.strip()) if first.isdecimal() else (0, "")
 
 
 def remembered(path):

@@ -54,10 +54,16 @@ def test_it_is_reconfigured_when_it_may_know_other_addresses(
     assert module.needed(module.Running(boot, OLD, names, written), known) is expected
 
 
+def test_the_hosts_file_that_the_engine_writes_in_the_second_of_a_start_is_no_later_one() -> None:
+    since, names = module.hosts("100\n10.0.0.1 head\n")
+
+    assert not module.needed(module.Running(100, OLD, names, max(90, since)), module.Running(None, {}, "", 0))
+
+
 def test_where_the_containers_hosts_file_cannot_be_asked_nothing_is_known_of_it() -> None:
     block = "# BEGIN\n10.0.0.1\thead\n# END"
 
-    assert module.hosts(f"1700000000\n{block}\n") == (1700000000, block)
+    assert module.hosts(f"1700000000\n{block}\n") == (1699999999, block)
     assert module.hosts("") == module.hosts("stat: cannot statx") == (0, "")
 
 

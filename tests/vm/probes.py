@@ -43,11 +43,14 @@ def connected(path: str) -> str:
 
 
 def processes(name: str = "", uid: int | None = None) -> list[int]:
-    """Return the processes whose program has this name, or whose owner this number."""
-    found = []
+    """Return the processes whose program has this name, or whose owner this number.
+
+    A daemon of Slurm's that has been reconfigured has the name of Debian's file: slurmctld-wlm.
+    """
+    found, names = [], (name.encode(), f"{name}-wlm".encode())
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "comm").read_bytes().strip() == name.encode() or process.stat().st_uid == uid:
+            if (process / "comm").read_bytes().strip() in names or process.stat().st_uid == uid:
                 found.append(int(process.name))
         except OSError:
             continue  # it has ended
