@@ -127,6 +127,8 @@ docker network create --driver=overlay --attachable test-net
 docker compose up -d --build
 echo "gpus $(docker exec llm sh -c 'ls /dev | grep -c ^nvidia[0-9]')"
 docker exec llm touch /home/user/code/written
+size='stat --file-system --format=%b /dev/shm'
+[ "$(docker exec llm $size)" = "$($size)" ] && echo "shm the job's"
 echo "policy $(docker inspect llm --format '{{.HostConfig.RestartPolicy.Name}}')"
 kill -9 $(docker inspect llm --format '{{.State.Pid}}')
 for _ in $(seq 50); do docker exec llm true 2>/dev/null && break; sleep 0.1; done
@@ -141,7 +143,8 @@ def test_services_of_a_compose_file_run_with_the_gpus_that_they_reserve_and_end_
     done = job(built, COMPOSE, "--gres=gpu:1", "--nodelist=node1")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {"gpus 1", "policy always", "restarts 1 running"} <= set(done.stdout.splitlines()), done.stdout + done.stderr
+    wanted = {"gpus 1", "policy always", "restarts 1 running", "shm the job's"}
+    assert wanted <= set(done.stdout.splitlines()), done.stdout + done.stderr
     assert built.said("stat --format=%U megatron/code/written") == "ada"
     labs.until(lambda: not left(built), 30, lambda: left(built))
 
