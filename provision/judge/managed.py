@@ -88,12 +88,14 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, ma
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
     wrong: list[str] = []
     silent = [f"{place.path}: nobody said what it has to be" for place in wants.files if not place.known]
-    judged = [
+    pairs = (
         *((place.path, _place_problem(place, "directory", state.get(place.path))) for place in wants.directories),
         *((place.path, _place_problem(place, "file", state.get(place.path))) for place in wants.files),
         *((path, _link_problem(target, state.get(path))) for path, target in wants.links.items()),
         *((path, _absent_problem(state.get(path))) for path in wants.absent),
-    ]
+    )
+    # Parts of a role may each name the directory that they share.
+    judged = dict.fromkeys(pairs)
     for path, problem in judged:
         if path in unread or path not in state:
             silent.append(f"{path}: {unread.get(path) or 'no answer'}")

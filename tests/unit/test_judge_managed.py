@@ -78,6 +78,12 @@ def test_what_is_not_as_declared_is_named(path: str, changes: dict[str, Any], wo
     assert words in check.observed
 
 
+def test_a_directory_that_two_parts_of_a_role_name_is_told_once() -> None:
+    twice = {**DATA, "directories": [*DATA["directories"], *DATA["directories"]]}
+
+    assert judged("files", with_path("/etc/munge.d", mode="0700"), twice).observed.count("/etc/munge.d has mode") == 1
+
+
 def test_a_number_is_as_good_an_owner_as_a_name() -> None:
     data = {**DATA, "files": [{"path": "/etc/munge.d/a.conf", "text": "a\n", "owner": "64030", "group": 64030}]}
 
