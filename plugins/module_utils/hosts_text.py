@@ -54,26 +54,17 @@ def planned(before, entries, own_names):
     return "\n".join([*head, BEGIN, *block, END, *tail]) + "\n"
 
 
-def block(text):
-    """Return our block of a hosts file, empty where there is none."""
-    lines = text.splitlines()
-    if BEGIN not in lines:
-        return ""
-    ours = lines[lines.index(BEGIN) :]
-    return "\n".join(ours[: ours.index(END) + 1] if END in ours else ours)
-
-
 def copied(root, path, entries):
     """Return whether a container's hosts file, which the engine copied when it was started, holds ``entries``.
 
     None where that is nobody's question: the machine's own file has no block of ours, or there is no copy.
     """
     try:
-        texts = [
+        own, copy = (
             Path(root, place.lstrip("/")).read_text(encoding="utf-8", errors="surrogateescape")
             for place in ("/etc/hosts", str(path or ""))
-        ]
-        return planned(texts[1], entries, []) == texts[1] if block(texts[0]) else None
+        )
+        return planned(copy, entries, []) == copy if BEGIN in own.splitlines() else None
     except (OSError, ValueError):
         return None
 

@@ -134,8 +134,8 @@ def collect(root, ask, patience=1):
     this machine; ``users`` with ``registry``, host and port of that of users' images, and ``tokens``, of what gives
     tokens for it; and ``mirror_certificate`` with ``directory``, ``authority``, ``host`` and ``days``, where that runs.
     """
-    host = str(ask["host"])
-    found = reached(host, int(ask.get("seconds", 10)) * patience, root)
+    host, seconds = str(ask["host"]), int(ask.get("seconds", 10)) * patience
+    found = reached(host, seconds, root)
     if ask.get("login"):
         found["login"] = login(host)
     if given := ask.get("certificates"):
@@ -147,12 +147,12 @@ def collect(root, ask, patience=1):
             patience,
         )
     if mirror := ask.get("mirror"):
-        found["mirror"] = reached(str(mirror), int(ask.get("seconds", 10)) * patience, root)
+        found["mirror"] = reached(str(mirror), seconds, root)
     if users := ask.get("users"):
-        names, seconds = (str(users["registry"]), str(users["tokens"])), int(ask.get("seconds", 10)) * patience
+        registry = str(users["registry"])
         found["users"] = {
-            "registry": reached(names[0], seconds, root),
-            "tokens": reached(names[1], seconds, root, trusted_as=names[0]),
+            "registry": reached(registry, seconds, root),
+            "tokens": reached(str(users["tokens"]), seconds, root, trusted_as=registry),
         }
     if given := ask.get("mirror_certificate"):
         directory, authority = (Path(root, given[name].lstrip("/")) for name in ("directory", "authority"))

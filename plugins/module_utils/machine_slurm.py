@@ -9,18 +9,8 @@ import json
 import re
 from pathlib import Path
 
+from ansible.module_utils import slurm_running
 from ansible.module_utils.machine_commands import run as command_run
-from ansible.module_utils.slurm_running import (
-    HOSTS,
-    RECORD,
-    Running,
-    hosts,
-    needed,
-    read,
-    remembered,
-    to_resume,
-    written,
-)
 
 #: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
 #: rests what is run before it.
@@ -34,7 +24,7 @@ AT_START = re.compile(
 ASK = f"""
 scontrol show config || exit
 echo "== hosts"
-{HOSTS}
+{slurm_running.HOSTS}
 echo "== nodes"
 drained=$(sinfo --noheader --states=drain --format=%N | paste -sd,)
 [ -z "$drained" ] || scontrol show nodes "$drained" --json | head -c 900000
@@ -67,11 +57,11 @@ def slurmctld(container, files, last_written, known, seconds, run=None):
             "problem": lines[0][:300] if lines else "it said nothing",
         }
     try:
-        found = [str(node["name"]) for node in json.loads(nodes)["nodes"] if to_resume(node)]
+        found = [str(node["name"]) for node in json.loads(nodes)["nodes"] if slurm_running.to_resume(node)]
     except (ValueError, LookupError, TypeError, AttributeError):
         found = []
-    since, text = hosts(names)
-    current = not needed(Running(int(boot.group(1)), files, text, max(last_written, since)), known)
+    now = slurm_running.found(int(boot.group(1)), files, last_written, names)
+    current = not slurm_running.needed(now, known)
     return {"answered": True, "late": False, "problem": "", "current": current, "resume": found}
 
 
@@ -84,11 +74,13 @@ def collect(root, ask, patience=1):
     found = {}
     if "directory" in ask:
         directory = Path(root, ask["directory"].lstrip("/"))
-        files = read(directory)
-        known = remembered(Path(root, RECORD.lstrip("/")))
+        files = slurm_running.read(directory)
+        known = slurm_running.remembered(Path(root, slurm_running.RECORD.lstrip("/")))
         found["files"] = sums(files)
         found["start"] = "\n".join(AT_START.findall(files.get("slurm.conf", "")))
-        found["slurmctld"] = slurmctld(ask["container"], files, written(directory, files), known, 10 * patience)
+        found["slurmctld"] = slurmctld(
+            ask["container"], files, slurm_running.written(directory, files), known, 10 * patience
+        )
     if "cache" in ask:
-        found["fetched"] = sums(read(Path(root, ask["cache"].lstrip("/"))))
+        found["fetched"] = sums(slurm_running.read(Path(root, ask["cache"].lstrip("/"))))
     return found

@@ -92,6 +92,12 @@ def hosts(said):
     return (int(first) - 1, text.strip()) if first.isdecimal() else (0, "")
 
 
+def found(boot, files, last_written, said):
+    """Return with what slurmctld may run now, by what HOSTS has printed in its container beside its files."""
+    since, names = hosts(said)
+    return Running(boot, files, names, max(last_written, since))
+
+
 def remembered(path):
     """Return what was recorded last; with ``boot`` None where nothing was, or nothing that can be read."""
     try:

@@ -105,7 +105,7 @@ def test_users_and_the_images_in_a_store_are_told_as_they_are(tmp_path: Path) ->
 
 
 def slurmctld(run: Run, known: tuple[Any, Any] = (1000, {"slurm.conf": "a"})) -> dict[str, Any]:
-    record = slurm.Running(*known, "10.0.0.1\thead", 0)
+    record = slurm.slurm_running.Running(*known, "10.0.0.1\thead", 0)
     told: dict[str, Any] = slurm.slurmctld("slurmctld", {"slurm.conf": "a"}, 900.0, record, 10, run=run)
     facts_from({"slurm": {"files": {}, "start": "", "slurmctld": told}})
     return told
@@ -147,7 +147,7 @@ def test_files_are_told_by_checksum_and_slurmdbds_password_never(tmp_path: Path)
     })  # fmt: skip
 
     of_node = slurm.collect(root, {"cache": "/cache"})
-    files = slurm.sums(slurm.read(root / "etc/slurm"))
+    files = slurm.sums(slurm.slurm_running.read(root / "etc/slurm"))
 
     assert of_node == {"fetched": {"slurm.conf": sha256(b"x").hexdigest()}}
     assert files == {"slurm.conf": sha256(conf.encode()).hexdigest()}
@@ -188,4 +188,4 @@ def test_only_what_slurmctld_hands_to_nodes_is_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     (tmp_path / "slurm.conf").write_text("Prolog=/opt/own\nPROLOG=site.sh\n")
 
-    assert set(slurm.read(tmp_path)) == {"slurm.conf", "gres.conf", "site.sh"}
+    assert set(slurm.slurm_running.read(tmp_path)) == {"slurm.conf", "gres.conf", "site.sh"}

@@ -10,6 +10,7 @@ import pytest
 from machines import plugin
 
 module = plugin("roles/slurm_service/library/slurmctld_refresh.py")
+running = module.slurm_running
 
 OLD = {"slurm.conf": "ClusterName=a\n", "gres.conf": ""}
 NEW = {**OLD, "slurm.conf": "ClusterName=a\nMessageTimeout=30\n"}
@@ -32,9 +33,9 @@ NEW = {**OLD, "slurm.conf": "ClusterName=a\nMessageTimeout=30\n"}
 def test_it_is_reconfigured_when_it_may_run_with_other_files(
     boot: int, files: dict[str, str], last_written: float, known: tuple[Any, Any], expected: bool
 ) -> None:
-    now = module.Running(boot, files, "", last_written)
+    now = running.Running(boot, files, "", last_written)
 
-    assert module.needed(now, module.Running(*known, "", 0)) is expected
+    assert running.needed(now, running.Running(*known, "", 0)) is expected
 
 
 @pytest.mark.parametrize(
@@ -49,22 +50,22 @@ def test_it_is_reconfigured_when_it_may_run_with_other_files(
 def test_it_is_reconfigured_when_it_may_know_other_addresses(
     boot: int, names: str, written: int, expected: bool
 ) -> None:
-    known = module.Running(100, OLD, "10.0.0.1 head", 0)
+    known = running.Running(100, OLD, "10.0.0.1 head", 0)
 
-    assert module.needed(module.Running(boot, OLD, names, written), known) is expected
+    assert running.needed(running.Running(boot, OLD, names, written), known) is expected
 
 
 def test_the_hosts_file_that_the_engine_writes_in_the_second_of_a_start_is_no_later_one() -> None:
-    since, names = module.hosts("100\n10.0.0.1 head\n")
+    since, names = running.hosts("100\n10.0.0.1 head\n")
 
-    assert not module.needed(module.Running(100, OLD, names, max(90, since)), module.Running(None, {}, "", 0))
+    assert not running.needed(running.Running(100, OLD, names, max(90, since)), running.Running(None, {}, "", 0))
 
 
 def test_where_the_containers_hosts_file_cannot_be_asked_nothing_is_known_of_it() -> None:
     block = "# BEGIN\n10.0.0.1\thead\n# END"
 
-    assert module.hosts(f"1700000000\n{block}\n") == (1699999999, block)
-    assert module.hosts("") == module.hosts("stat: cannot statx") == (0, "")
+    assert running.hosts(f"1700000000\n{block}\n") == (1699999999, block)
+    assert running.hosts("") == running.hosts("stat: cannot statx") == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +75,8 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None
     record = tmp_path / "running.json"
     record.write_text(text)
 
-    assert module.remembered(record) == (None, {}, "", 0)
-    assert module.remembered(tmp_path / "missing") == (None, {}, "", 0)
+    assert running.remembered(record) == (None, {}, "", 0)
+    assert running.remembered(tmp_path / "missing") == (None, {}, "", 0)
 
 
 def test_the_files_of_before_come_back_and_what_was_new_goes(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_the_files_of_before_come_back_and_what_was_new_goes(tmp_path: Path) -> 
 
     module.put_back(tmp_path, OLD)
 
-    assert module.read(tmp_path) == OLD
+    assert running.read(tmp_path) == OLD
     assert (tmp_path / "slurmdbd.conf").exists(), "it is slurmdbd's"
     assert (tmp_path / "slurm.conf").stat().st_mode & 0o777 == 0o644
 
@@ -172,7 +173,7 @@ def test_what_slurmctld_refuses_fails_with_its_words_and_the_files_of_before(
 
     with pytest.raises(EndedError, match=r"refuses the new files.*sched/nonsense.*files of before are back"):
         machine.run(monkeypatch)
-    assert module.read(tmp_path) == OLD
+    assert running.read(tmp_path) == OLD
     assert not machine.run(monkeypatch)["changed"]
 
 
@@ -184,4 +185,4 @@ def test_one_that_does_not_answer_is_a_failure_and_its_files_stay(
 
     with pytest.raises(EndedError, match="does not answer within"):
         machine.run(monkeypatch)
-    assert module.read(tmp_path) == NEW
+    assert running.read(tmp_path) == NEW

@@ -14,19 +14,9 @@ import re
 import time
 from pathlib import Path
 
+from ansible.module_utils import slurm_running
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
-from ansible.module_utils.slurm_running import (
-    HOSTS,
-    RECORD,
-    Running,
-    hosts,
-    needed,
-    read,
-    remembered,
-    to_resume,
-    written,
-)
 
 DOCUMENTATION = """
 module: slurmctld_refresh
@@ -71,7 +61,7 @@ def write(path, text, mode):
 
 def put_back(directory, wanted):
     """Give the directory the files of ``wanted``, and no other that slurmctld would read."""
-    for name in set(read(directory)) - set(wanted):
+    for name in set(slurm_running.read(directory)) - set(wanted):
         (Path(directory) / name).unlink()
     for name, text in wanted.items():
         write(Path(directory) / name, text, 0o644)
@@ -110,9 +100,9 @@ class Slurmctld:
         return None
 
     def hosts(self):
-        """Return when its hosts file was written, in seconds since 1970, and the cluster's block of it."""
-        command = ["docker", "exec", self.container, "sh", "-c", HOSTS]
-        return hosts(self.module.run_command(bounded(command, ASK_LIMIT))[1])
+        """Return what its container's hosts file holds of the cluster, and since when (slurm_running.HOSTS)."""
+        command = ["docker", "exec", self.container, "sh", "-c", slurm_running.HOSTS]
+        return self.module.run_command(bounded(command, ASK_LIMIT))[1]
 
     def wait(self, seconds, other_than=None):
         """Return its start once it answers, and names another than the given one; None if it does not."""
@@ -149,7 +139,7 @@ class Slurmctld:
                 nodes = json.loads(self.client("scontrol", "show", "nodes", "--json")[1])["nodes"]
             except (ValueError, LookupError, TypeError):
                 return
-            if all(to_resume(node) is not None for node in nodes):
+            if all(slurm_running.to_resume(node) is not None for node in nodes):
                 return
             time.sleep(0.5)
 
@@ -173,13 +163,13 @@ def main():
         argument_spec={
             "directory": {"type": "path", "required": True},
             "container": {"type": "str", "default": "slurmctld"},
-            "record": {"type": "path", "default": RECORD},
+            "record": {"type": "path", "default": slurm_running.RECORD},
             "wait": {"type": "int", "default": 60},
         },
     )
     directory, record, wait = (module.params[key] for key in ("directory", "record", "wait"))
-    files = read(directory)
-    known = remembered(record)
+    files = slurm_running.read(directory)
+    known = slurm_running.remembered(record)
     if "slurm.conf" not in files:
         module.fail_json(msg=f"{directory}/slurm.conf is not there. Fix: clusterctl provision slurm")
     slurmctld = Slurmctld(module, [known.files.get("slurm.conf"), files["slurm.conf"]])
@@ -203,9 +193,8 @@ def main():
         )
     if known.boot not in (None, boot) and time.time() - boot < wait:
         slurmctld.wait_for_nodes(wait)
-    since, names = slurmctld.hosts()
-    now = Running(boot, files, names, max(written(directory, files), since))
-    reconfigure = needed(now, known)
+    now = slurm_running.found(boot, files, slurm_running.written(directory, files), slurmctld.hosts())
+    reconfigure = slurm_running.needed(now, known)
     if reconfigure:
         time.sleep(max(0, boot + 1.1 - time.time()))  # a start is told in whole seconds
         code, told = slurmctld.client("scontrol", "reconfigure", limit=wait + ASK_LIMIT)
@@ -217,7 +206,7 @@ def main():
         slurmctld.wait_for_registrations(QUIET)
     if now[:3] != known[:3]:
         Path(record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        write(record, json.dumps({"boot": now.boot, "files": files, "names": names}), 0o600)
+        write(record, json.dumps({"boot": now.boot, "files": files, "names": now.names}), 0o600)
     module.exit_json(changed=reconfigure, reconfigured=reconfigure)
 
 
