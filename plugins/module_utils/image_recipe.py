@@ -14,12 +14,7 @@ import os
 import platform
 from pathlib import Path
 
-from ansible.module_utils import image_registry
-
-
-def sums_of(files):
-    """Return the SHA-256 of each text, by the names of the files."""
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+from ansible.module_utils import checksums, image_registry
 
 
 def recipe_of(params):
@@ -36,7 +31,7 @@ def recipe_of(params):
         "name": params["name"],
         "suite": params.get("suite") or "",
         "base": params.get("base") or "",
-        "sums": params["sums"] if "sums" in params else sums_of(params["files"]),
+        "sums": params["sums"] if "sums" in params else checksums.sums(params["files"]),
         "arguments": params.get("arguments") or {},
         "revision": int(params.get("revision") or 1),
     }

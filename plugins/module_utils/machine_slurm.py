@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
 
-from ansible.module_utils import slurm_running
+from ansible.module_utils import checksums, slurm_running
 from ansible.module_utils.machine_commands import run as command_run
 
 #: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
@@ -29,12 +28,6 @@ echo "== nodes"
 drained=$(sinfo --noheader --states=drain --format=%N | paste -sd,)
 [ -z "$drained" ] || scontrol show nodes "$drained" --json | head -c 900000
 """
-
-
-def sums(files):
-    """Return the SHA-256 of each text by name."""
-    texts = {name: text.encode("utf-8", "surrogateescape") for name, text in sorted(files.items())}
-    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
 
 
 def slurmctld(container, files, last_written, known, seconds, run=None):
@@ -76,11 +69,11 @@ def collect(root, ask, patience=1):
         directory = Path(root, ask["directory"].lstrip("/"))
         files = slurm_running.read(directory)
         known = slurm_running.remembered(Path(root, slurm_running.RECORD.lstrip("/")))
-        found["files"] = sums(files)
+        found["files"] = checksums.sums(files)
         found["start"] = "\n".join(AT_START.findall(files.get("slurm.conf", "")))
         found["slurmctld"] = slurmctld(
             ask["container"], files, slurm_running.written(directory, files), known, 10 * patience
         )
     if "cache" in ask:
-        found["fetched"] = sums(slurm_running.read(Path(root, ask["cache"].lstrip("/"))))
+        found["fetched"] = checksums.sums(slurm_running.read(Path(root, ask["cache"].lstrip("/"))))
     return found

@@ -175,8 +175,8 @@ def containers(root, names, patience=1, run=None, hosts=None):
     """Return what the engine says of each container that it has; None: it did not answer in time.
 
     ``problem`` is why it says nothing of any: it is not installed, or refuses. ``raised`` tells whether the machine
-    allows limits above its own, ``nvidia_driver`` which release of NVIDIA's driver runs, empty for none. With
-    ``hosts`` (address and names), ``names`` of a container tells whether its hosts file holds them.
+    allows limits above its own, ``nvidia_driver`` which release of NVIDIA's driver runs, empty for none. ``names`` of
+    the containers that ``hosts`` names (``containers``) tells whether their hosts file holds its ``entries``.
     """
     if not names:
         return {}
@@ -196,9 +196,10 @@ def containers(root, names, patience=1, run=None, hosts=None):
     for entry in entries:
         told = {key: entry.get(key) for key in _TOLD}
         told["Config"] = {key: (entry.get("Config") or {}).get(key) for key in _CONFIG}
-        if hosts is not None:
-            told["names"] = hosts_text.copied(root, entry.get("HostsPath"), hosts)
-        found[str(entry.get("Name", "")).lstrip("/")] = told
+        name = str(entry.get("Name", "")).lstrip("/")
+        if name in (hosts or {}).get("containers", ()):
+            told["names"] = hosts_text.copied(root, entry.get("HostsPath"), hosts["entries"])
+        found[name] = told
     lines = [line for line in around.splitlines() if line.strip() and not re.search("No such (container|object)", line)]
     return {
         "found": found,

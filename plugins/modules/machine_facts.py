@@ -85,7 +85,7 @@ options:
   state:
     description:
       - "What roles manage: C(paths), C(contents) (those read), C(texts) (those told), C(packages), C(services),
-        C(containers); with C(hosts), address and names of hosts, whether the containers know these."
+        C(containers)."
     type: dict
     default: {}
   munge:
@@ -93,7 +93,9 @@ options:
     type: dict
     default: {}
   hosts:
-    description: "Report whether a hosts file is as wanted: C(path), C(entries), C(own_names), as for C(hosts_file)."
+    description:
+      - "Report whether a hosts file is as wanted: C(path), C(entries), C(own_names), as for C(hosts_file);
+        and whether these C(containers), of those of C(state), know the C(entries)."
     type: dict
     default: {}
   images:
@@ -205,10 +207,10 @@ def main():
         machine.update(machine_system.collect(root, **asked))
     if state:
         machine.update(machine_system.identity(root))
-        machine["state"] = machine_state.collect(root, state, patience)
+        machine["state"] = machine_state.collect(root, {**state, "hosts": hosts}, patience)
     if munge:
         machine["munge"] = machine_key.collect(root, munge)
-    if hosts:
+    if "path" in hosts:
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
     if engine:
         machine["engine"] = machine_engine.collect(root, engine, patience)

@@ -28,7 +28,7 @@ TELL = """
   vars_files: ["{defaults}"]
   tasks:
     - name: Tell
-      ansible.builtin.debug: {{msg: "known: {{{{ base_system_hosts | to_json }}}}"}}
+      ansible.builtin.debug: {{msg: "known: {{{{ cluster_hosts | to_json }}}}"}}
 """
 
 
@@ -57,7 +57,7 @@ def test_no_stage_touches_a_machine_outside_the_clusters_groups(inventory: Path)
 
 def test_every_machine_learns_the_names_of_the_cluster_and_no_others(inventory: Path, tmp_path: Path) -> None:
     playbook = tmp_path / "tell.yml"
-    playbook.write_text(TELL.format(defaults=content.ROOT / "roles/base_system/defaults/main.yml"))
+    playbook.write_text(TELL.format(defaults=content.ROOT / "roles/cluster/defaults/main.yml"))
 
     told = ansible(inventory, playbook)
 

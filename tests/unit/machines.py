@@ -62,6 +62,7 @@ def run_module(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 telling = plugin("plugins/module_utils/telling.py", "ansible.module_utils.telling")
+plugin("plugins/module_utils/checksums.py", "ansible.module_utils.checksums")
 plugin("plugins/module_utils/systemd_units.py", "ansible.module_utils.systemd_units")
 commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_utils.machine_commands")
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")

@@ -82,9 +82,13 @@ def test_containers_say_whether_they_know_the_clusters_machines(
     root = tree(tmp_path, {"etc/hosts": texts[0], **({"docker/hosts": texts[1]} if copy is not None else {})})
     told = json.dumps([{**INSPECTED, "HostsPath": "/docker/hosts"}])
 
-    found = state.containers(root, ["slurmd"], run=says(0, told), hosts=ENTRIES)["found"]["slurmd"]
+    found = {
+        asked: state.containers(root, ["slurmd"], run=says(0, told), hosts={"entries": ENTRIES, "containers": [asked]})
+        for asked in ("slurmd", "slurmctld")
+    }
 
-    assert found["names"] is names
+    assert found["slurmd"]["found"]["slurmd"]["names"] is names
+    assert "names" not in found["slurmctld"]["found"]["slurmd"], "it was not asked for"
 
 
 def test_a_container_may_raise_limits_only_where_process_1_may() -> None:
@@ -147,7 +151,7 @@ def test_files_are_told_by_checksum_and_slurmdbds_password_never(tmp_path: Path)
     })  # fmt: skip
 
     of_node = slurm.collect(root, {"cache": "/cache"})
-    files = slurm.sums(slurm.slurm_running.read(root / "etc/slurm"))
+    files = slurm.checksums.sums(slurm.slurm_running.read(root / "etc/slurm"))
 
     assert of_node == {"fetched": {"slurm.conf": sha256(b"x").hexdigest()}}
     assert files == {"slurm.conf": sha256(conf.encode()).hexdigest()}
