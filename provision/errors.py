@@ -25,8 +25,9 @@ class ExitCode(IntEnum):
 class ClusterctlError(Exception):
     """Something the operator can fix, said together with how to fix it.
 
-    ``said`` are name and value of what is wrong as they stand in the inventory, for whoever can tell in which line.
-    ``entry`` is what is wrong of a list: the variable, the entry's number (from 0; None: no entry), its key.
+    ``said`` are name and value of what is wrong as they stand in the inventory, for whoever can tell in which line, and
+    below which variable, where that is another. ``entry`` is what is wrong of a list or a mapping: the variable, the
+    entry's number (from 0; None: a mapping), its key; ``row`` which line of the text that it holds (from 1; 0: all).
     ``member`` are a group and one of its hosts where that is wrong.
     Whoever cannot name a fix has met a bug: raise anything else, and it becomes a traceback with exit code 1.
     """
@@ -37,8 +38,9 @@ class ClusterctlError(Exception):
         *,
         fix: str,
         exit_code: ExitCode = ExitCode.BAD_REQUEST,
-        said: tuple[str, str] = ("", ""),
+        said: tuple[str, str] | tuple[str, str, str] = ("", ""),
         entry: tuple[str, int | None, str] = ("", None, ""),
+        row: int = 0,
         member: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(problem)
@@ -47,4 +49,5 @@ class ClusterctlError(Exception):
         self.exit_code = exit_code
         self.said = said
         self.entry = entry
+        self.row = row
         self.member = member

@@ -22,10 +22,10 @@ from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
+from provision.inventory.declared_partitions import partitions_from
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
-    partitions_from,
     release_from,
     require_counted,
     require_database_parameters,

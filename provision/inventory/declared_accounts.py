@@ -11,7 +11,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
-from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted
+from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted, refusal
 
 #: Parameters that the group slurm_database sets.
 _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
@@ -62,7 +62,7 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
             raise ClusterctlError(
                 f"slurm_conf_parameters sets {name}, and the inventory has a host under [slurm_database]",
                 fix=f"remove {name}, or take the host out of that group to use a database of your own",
-                said=(given[name.lower()], ""),
+                entry=("slurm_conf_parameters", None, given[name.lower()]),
             )
     _require_counted(cluster, accounts)
     _require_nobody_leaving(cluster, accounts)
@@ -83,12 +83,12 @@ def _require_nothing_kept(cluster: Cluster) -> None:
     if enforce[1] is not None:
         # "You can not have AccountingStorageEnforce set for ...": src/slurmctld/controller.c.
         problem = f"slurm_conf_parameters sets {enforce[0]}, and there is no database: slurmctld would let everybody in"
-        raise ClusterctlError(problem, fix=fix + enforce[0], said=(enforce[0], ""))
-    for partition in cluster.partitions:
+        raise ClusterctlError(problem, fix=fix + enforce[0], entry=("slurm_conf_parameters", None, enforce[0]))
+    for number, partition in enumerate(cluster.partitions):
         for key, value in partition.parameters:
             if key.lower() in _KEPT and value.upper() != "ALL":
                 problem = f"partition {partition.name}: {key} is {value}, and there is no database that could know it"
-                raise ClusterctlError(problem, fix=fix + key, said=(key, ""))
+                raise ClusterctlError(problem, fix=fix + key, entry=("slurm_partitions", number, key))
 
 
 def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
@@ -97,14 +97,11 @@ def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
         return
     items = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
     known = {f"gres/{name}" for name, _ in items} | {f"gres/{name}:{kind}" for name, kind in items if kind}
-    for whose, limit, name in counted(accounts):
+    for whose, limit, name, place in counted(accounts):
         if name.startswith("gres/") and name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
-            raise ClusterctlError(
-                f"{whose}: {limit} limits {name}, which no node has",
-                fix=f"did you mean {near[0]}?" if near else "see node_gres",
-                said=(limit, ""),
-            )
+            fix = f"did you mean {near[0]}?" if near else "see node_gres"
+            raise refusal(place, f"{whose}: {limit} limits {name}, which no node has", fix)
 
 
 def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
@@ -113,7 +110,7 @@ def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
         "account": {ROOT, *(one.name for one in accounts.accounts if not one.absent)},
         "QOS": {NORMAL, *(one.name for one in accounts.qos if not one.absent)},
     }
-    for partition in cluster.partitions:
+    for number, partition in enumerate(cluster.partitions):
         for key, value in partition.parameters:
             what = _KEPT.get(key.lower(), "")
             for name in _unknown(value, known[what]) if what else ():
@@ -123,7 +120,7 @@ def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
                     fix=f"did you mean {near[0]}?"
                     if near
                     else f"define it in slurm_{what.lower()}s".replace("qoss", "qos"),
-                    said=(key, ""),
+                    entry=("slurm_partitions", number, key),
                 )
 
 

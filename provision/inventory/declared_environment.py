@@ -81,7 +81,7 @@ def require_task_prolog(
 
 
 def _refusal(name: str, problem: str, fix: str, key: str = "") -> ClusterctlError:
-    return ClusterctlError(f"{name} {problem}" if not key else f"{name}: {problem}", fix=fix, said=(key or name, ""))
+    return ClusterctlError(f"{name} {problem}" if not key else f"{name}: {problem}", fix=fix, entry=(name, None, key))
 
 
 def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> JobVariable:

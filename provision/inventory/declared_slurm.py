@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
-from provision.model.cluster import Partition, version_from
+from provision.model.cluster import version_from
 from provision.model.gres import Gres
 from provision.model.versions import SLURM_VERSION
 from provision.slurm import parameters
@@ -21,10 +20,12 @@ from provision.slurm.names import (
     OWNED_PARAMETERS,
 )
 
-_PARTITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
 # No blank, quote, "#", backslash or line break: the value could end early or begin another parameter.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
+
+#: A place in the inventory: the variable, the entry's number where that is a list, and its key.
+Entry = tuple[str, int | None, str]
 
 
 def release_from(value: Any) -> str:
@@ -39,7 +40,7 @@ def release_from(value: Any) -> str:
         raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
 
 
-def slurm_value(where: str, name: str, value: Any, *, blanks: bool = False) -> str:
+def slurm_value(where: str, name: str, value: Any, entry: Entry, *, blanks: bool = False) -> str:
     """Return a parameter's value as it stands in Slurm's files. A list is joined with commas, true is YES.
 
     With ``blanks``, words may be separated by one: Slurm reads to the end of quotes, in which they then stand.
@@ -50,7 +51,7 @@ def slurm_value(where: str, name: str, value: Any, *, blanks: bool = False) -> s
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if isinstance(value, list | tuple) and value:
-        return ",".join(slurm_value(where, name, item) for item in value)
+        return ",".join(slurm_value(where, name, item, entry) for item in value)
     text = str(value).strip() if isinstance(value, str | int | float) else ""
     words = text.split(" ") if blanks else [text]
     if not all(_VALUE.fullmatch(word) for word in words):
@@ -58,7 +59,7 @@ def slurm_value(where: str, name: str, value: Any, *, blanks: bool = False) -> s
             f"{where}: {name} is {value!r}: Slurm's files cannot hold that as a value",
             fix="use letters, digits and . , : ; = + * / % @ ( ) [ ] | & ! ~ ^ - _; no "
             f"{'' if blanks else 'blanks, '}quotes or '#'",
-            said=(name, str(value) if isinstance(value, str | int) and str(value).isprintable() else ""),
+            entry=entry,
         )
     return f'"{text}"' if len(words) > 1 else text
 
@@ -80,13 +81,12 @@ def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...]
         if item is None or own is None:
             result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item, release)
         else:
-            programs = lines_from(own, item, release)
+            programs = lines_from(own, name, item, release)
             result[own] = tuple(
-                _text("slurm.conf", "slurm_conf_parameters", own, program, release) for program in programs
+                _text("slurm.conf", "slurm_conf_parameters", name, program, release) for program in programs
             )
-    _require_together(
-        "slurm.conf", "slurm_conf_parameters", {name: item for name, item in result.items() if isinstance(item, str)}
-    )
+    given = {name: item for name, item in result.items() if isinstance(item, str)}
+    require_together("slurm.conf", "slurm_conf_parameters", given, ("slurm_conf_parameters", None, ""))
     return result
 
 
@@ -113,7 +113,7 @@ def require_counted(declared: Mapping[str, Any], gres: Sequence[tuple[Gres, ...]
             raise ClusterctlError(
                 f"slurm_conf_parameters: {name} is {value!r}: no node has gres/{word}",
                 fix=f"did you mean gres/{near[0]}?" if near else f"remove it, or add {word} to node_gres of its nodes",
-                said=(name, value),
+                entry=("slurm_conf_parameters", None, name),
             )
 
 
@@ -160,20 +160,20 @@ def _named(
             raise ClusterctlError(
                 f"{where}: {name[:70]!r} is no parameter of {place}",
                 fix=f"use the names of {place}(5), as {example.partition(':')[0]}",
-                said=(name if name.isprintable() else where, ""),
+                entry=(where, None, name),
             )
         if name.lower() in ours:
             raise ClusterctlError(
                 f"{where} cannot set {name}: {owned[ours[name.lower()]]}",
                 fix=f"remove {name} from there",
-                said=(name, ""),
+                entry=(where, None, name),
             )
-        _require_known(place, where, name, release)
+        require_known(place, where, name, release, (where, None, name))
         if name.lower() in seen:
             raise ClusterctlError(
                 f"{where} sets {name} twice: Slurm's names do not depend on case",
                 fix="leave one of them",
-                said=(name, ""),
+                entry=(where, None, name),
             )
         seen.add(name.lower())
         yield name, item
@@ -193,100 +193,26 @@ def switch_from(name: str, value: Any) -> bool:
     )
 
 
-def _require_known(place: str, where: str, name: str, release: str) -> None:
+def require_known(place: str, where: str, name: str, release: str, entry: Entry) -> None:
     """Refuse a parameter that this release of Slurm does not read."""
     if wrong := parameters.unknown(place, name, release):
-        raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], said=(name, ""))
+        raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], entry=entry)
 
 
-def _text(place: str, where: str, name: str, value: Any, release: str) -> str:
+def parameter_value(place: str, where: str, name: str, value: Any, release: str, entry: Entry) -> str:
     """Return a parameter's value as it stands in Slurm's files; refuse one that this release does not take."""
-    text = slurm_value(where, name, value, blanks=place == "slurm.conf" and name not in LINES)
+    text = slurm_value(where, name, value, entry, blanks=place == "slurm.conf" and name not in LINES)
     if misfit := parameters.misfit(place, name, text, release):
         page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
-        raise ClusterctlError(
-            f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", said=(name, text.strip('"'))
-        )
+        raise ClusterctlError(f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", entry=entry)
     return text
 
 
-def _require_together(place: str, where: str, given: Mapping[str, str]) -> None:
-    """Refuse parameters that contradict each other."""
+def require_together(place: str, where: str, given: Mapping[str, str], entry: Entry) -> None:
+    """Refuse parameters that contradict each other; ``entry`` is where they are."""
     if wrong := parameters.together(place, given):
-        raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], said=(wrong[0], given[wrong[0]]))
+        raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], entry=(*entry[:2], wrong[0]))
 
 
-def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[Partition, ...]:
-    if value is None:
-        return (Partition(name="batch", parameters=(("Default", "YES"),)),)
-    if not isinstance(value, list | tuple) or not value or not all(isinstance(item, Mapping) for item in value):
-        raise ClusterctlError(
-            f"slurm_partitions is {value!r}: it must be a list of mappings, one for each partition",
-            fix="write it in group_vars/all.yml, as '- {PartitionName: gpu, Nodes: ALL, Default: \"YES\"}'",
-        )
-    partitions = tuple(_partition(item, compute, release) for item in value)
-    names = [partition.name.lower() for partition in partitions]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ClusterctlError(
-            f"slurm_partitions names {', '.join(twice)} twice",
-            fix="merge the two, or rename one",
-            said=("slurm_partitions", ""),
-        )
-    defaults = [partition.name for partition in partitions if ("Default", "YES") in partition.parameters]
-    if len(defaults) > 1:
-        raise ClusterctlError(
-            f"partitions {' and '.join(defaults)} are both Default=YES",
-            fix="leave Default: YES at one of them",
-            said=("slurm_partitions", ""),
-        )
-    if len(partitions) == 1 and not any(name == "Default" for name, _ in partitions[0].parameters):
-        # Slurm's own default is NO, and a job without --partition would be refused.
-        only = partitions[0]
-        return (only.model_copy(update={"parameters": (("Default", "YES"), *only.parameters)}),)
-    return partitions
-
-
-def _partition(declared: Mapping[str, Any], compute: Sequence[str], release: str) -> Partition:
-    canonical = {name: parameter.name for name, parameter in parameters.known("partition").items()}
-    given: dict[str, Any] = {}
-    for key, item in declared.items():
-        if str(key).lower() == "partitionname":
-            given["PartitionName"] = item
-            continue
-        _require_known("partition", "slurm_partitions", str(key), release)
-        given[canonical.get(str(key).lower(), str(key))] = item
-    name = given.pop("PartitionName", None)
-    if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() in ("DEFAULT", "ALL"):
-        raise ClusterctlError(
-            f"slurm_partitions: PartitionName is {name!r}: it must be a name of letters, digits, '-', '_' and '.'",
-            fix="name each partition, as PartitionName: gpu",
-        )
-    nodes = _nodes(name, given.pop("Nodes", "ALL"), compute)
-    texts = {
-        key: _text("partition", f"partition {name}", key, item, release)
-        for key, item in given.items()
-        if item is not None
-    }
-    _require_together("partition", f"partition {name}", texts)
-    if texts.get("Default", "").upper() == "YES":
-        texts["Default"] = "YES"
-    return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))
-
-
-def _nodes(partition: str, value: Any, compute: Sequence[str]) -> tuple[str, ...] | None:
-    text = ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
-    if text.strip().upper() == "ALL":
-        return None
-    try:
-        wanted = set(hostlist.expand(text.strip()))
-    except ClusterctlError as error:
-        raise ClusterctlError(f"partition {partition}: {error.problem}", fix=error.fix, said=("Nodes", text)) from None
-    if unknown := wanted - set(compute):
-        near = difflib.get_close_matches(sorted(unknown)[0], compute, n=1)
-        raise ClusterctlError(
-            f"partition {partition} names {hostlist.fold(unknown)}, which the inventory's compute nodes "
-            f"({hostlist.fold(compute)}) do not include",
-            fix=f"did you mean {near[0]}?" if near else "add it under [slurm_compute], or take it out of the partition",
-            said=("Nodes", text),
-        )
-    return tuple(node for node in compute if node in wanted)
+def _text(place: str, variable: str, name: str, value: Any, release: str) -> str:
+    return parameter_value(place, variable, name, value, release, (variable, None, name))

@@ -46,29 +46,31 @@ def _text(name: str, text: Any, release: str) -> str:
         raise ClusterctlError(
             f"{where} is made from the inventory",
             fix="use slurm_conf_parameters, node_gres and slurm_conf_cgroup_parameters",
-            said=(name, ""),
+            entry=("slurm_conf_files", None, name),
         )
     if name not in FETCHED and not _SCRIPT.fullmatch(name):
         raise ClusterctlError(
             f"{where} is no file that nodes fetch from slurmctld",
             fix=f"name one of {', '.join(FETCHED)}, or a script as NAME.sh for Prolog or Epilog",
-            said=(name, ""),
+            entry=("slurm_conf_files", None, name),
         )
     if release < FETCHED.get(name, ""):
         raise ClusterctlError(
             f"{where} is not read by Slurm {release}: it came with {FETCHED[name]}",
             fix=f"remove {name}",
-            said=(name, ""),
+            entry=("slurm_conf_files", None, name),
         )
     if not isinstance(text, str) or not text.strip() or len(text.encode()) > _LONGEST or "\0" in text:
         raise ClusterctlError(
             f"{where} must be the file's text, {_LONGEST} bytes at most",
             fix=f"write it as a block: '{name}: |', with the lines of the file below, further in",
-            said=(name, ""),
+            entry=("slurm_conf_files", None, name),
         )
     if name not in FETCHED and not text.startswith("#!/"):
         raise ClusterctlError(
-            f"{where} has no interpreter", fix="begin the script with a line such as #!/bin/bash", said=(name, "")
+            f"{where} has no interpreter",
+            fix="begin the script with a line such as #!/bin/bash",
+            entry=("slurm_conf_files", None, name),
         )
     return text
 
@@ -138,7 +140,7 @@ def container_runtime_from(value: Any, files: Mapping[str, str], packages: Any =
         raise ClusterctlError(
             "slurm_conf_files: plugstack.conf loads pyxis, and the cluster's own plugin has the same options",
             fix="set job_container_runtime=pyxis under [all:vars], or take pyxis out of plugstack.conf",
-            said=("plugstack.conf", ""),
+            entry=("slurm_conf_files", None, "plugstack.conf"),
         )
     if runtime == "pyxis" and "plugstack.conf" not in files:
         raise ClusterctlError(
@@ -149,8 +151,10 @@ def container_runtime_from(value: Any, files: Mapping[str, str], packages: Any =
     return runtime
 
 
-def lines_from(name: str, value: Any, release: str) -> Any:
+def lines_from(name: str, key: str, value: Any, release: str) -> Any:
     """Return the programs of a parameter such as Prolog as a list, in the order in which Slurm runs them.
+
+    ``key`` is its name as the inventory spells it.
 
     Raises:
         ClusterctlError: it is no list of paths, or this release runs one program only, and that is ours.
@@ -160,11 +164,13 @@ def lines_from(name: str, value: Any, release: str) -> Any:
         raise ClusterctlError(
             f"slurm_conf_parameters: Slurm {release} runs one {name}, and that is the cluster's own",
             fix=f"remove {name}, or use Slurm {LINES[name]} or newer",
-            said=(name, ""),
+            entry=("slurm_conf_parameters", None, key),
         )
     if len(programs) > 1 and release < LINES[name]:
         raise ClusterctlError(
-            f"slurm_conf_parameters: Slurm {release} runs one {name}", fix="leave one of them", said=(name, "")
+            f"slurm_conf_parameters: Slurm {release} runs one {name}",
+            fix="leave one of them",
+            entry=("slurm_conf_parameters", None, key),
         )
     for program in programs:
         if not isinstance(program, str) or not (_SCRIPT.fullmatch(program) or program.startswith("/")):
@@ -172,7 +178,7 @@ def lines_from(name: str, value: Any, release: str) -> Any:
                 f"slurm_conf_parameters: {name} is {program!r}: it must be a path in the daemon's container, or a "
                 "script of slurm_conf_files",
                 fix="give the whole path, or NAME.sh with its text in slurm_conf_files",
-                said=(name, ""),
+                entry=("slurm_conf_parameters", None, key),
             )
     return programs
 
@@ -195,7 +201,7 @@ def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: M
         raise ClusterctlError(
             f"slurm_conf_files has {', '.join(unused)}, which no Prolog or Epilog of slurm_conf_parameters names",
             fix=f"add 'Prolog: [{unused[0]}]' there, or remove the script",
-            said=(unused[0], ""),
+            entry=("slurm_conf_files", None, unused[0]),
         )
     for name, value in parameters.items():
         needs = _NEEDS.get((name.lower(), value.lower() if isinstance(value, str) else ""))
@@ -203,7 +209,7 @@ def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: M
             raise ClusterctlError(
                 f"slurm_conf_parameters: {name}={value} reads {needs[0]}, which is not in slurm_conf_files",
                 fix=f"write {needs[0]} there",
-                said=(name, ""),
+                entry=("slurm_conf_parameters", None, name),
             )
 
 
@@ -220,5 +226,5 @@ def _require_contained(parameters: Mapping[str, str | Sequence[str] | None]) -> 
         raise ClusterctlError(
             f"slurm_conf_parameters: PrologFlags is {flags!r}: a job's own /tmp needs Contain, and not NoHold",
             fix="add Contain to PrologFlags, or let jobs share /tmp by 'JobContainerType: null'",
-            said=("PrologFlags", ""),
+            entry=("slurm_conf_parameters", None, "PrologFlags"),
         )

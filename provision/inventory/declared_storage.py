@@ -256,4 +256,4 @@ def _machines(names: Collection[str], groups: Mapping[str, Sequence[str]]) -> se
 
 
 def _refusal(problem: str, fix: str, said: tuple[str, str]) -> ClusterctlError:
-    return ClusterctlError(problem, fix=fix, said=said)
+    return ClusterctlError(problem, fix=fix, said=(*said, "" if said[0].startswith("cluster_") else "cluster_mounts"))

@@ -39,7 +39,7 @@ def declared(inventory: Inventory) -> Cluster:
         return cluster
     except ClusterctlError as error:
         spot = written(inventory.path, *error.said) if error.said[0] else ""
-        spot = entry_written(inventory.path, *error.entry) if error.entry[0] else spot
+        spot = entry_written(inventory.path, *error.entry, row=error.row) if error.entry[0] else spot
         spot = member_written(inventory.path, *error.member) if error.member[0] else spot
         if not spot:
             raise

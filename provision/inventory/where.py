@@ -32,43 +32,52 @@ def where(path: Path) -> str:
     return ""
 
 
-def written(path: Path, name: str, value: str = "") -> str:
+def written(path: Path, name: str, value: str = "", variable: str = "") -> str:
     """Return ``file, line N`` of the first place where a variable of this name is set; nothing where none is found.
 
     A line that is a comment sets nothing.
 
-    With a ``value``, only where it is set to this one.
+    With a ``value``, only where it is set to this one; with a ``variable``, only within what YAML sets that to.
     """
-    whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}]|$)" if value else ""
+    whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}}}]|$)" if value else ""
     sets = re.compile(rf"(?:^|[\s{{,\"'])({re.escape(name)})[\"']?\s*[=:]\s*{whole}", re.MULTILINE)
     for file in _files(path):
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        for found in sets.finditer(text):
+        within = _value(file, variable) if variable else None
+        begin, end = (within.start_mark.index, within.end_mark.index) if within else (0, len(text))
+        if variable and not within and file.suffix in _YAML:
+            continue
+        for found in sets.finditer(text, begin, end):
             if not text[text.rfind("\n", 0, found.start(1)) + 1 : found.start(1)].lstrip().startswith(("#", ";")):
                 return f"{file}, line {text.count(chr(10), 0, found.start(1)) + 1}"
     return ""
 
 
-def entry_written(path: Path, variable: str, number: int | None, key: str) -> str:
+def entry_written(path: Path, variable: str, number: int | None, key: str, row: int = 0) -> str:
     """Return ``file, line N`` of the key of an entry of a list, else of the entry, else of the list.
 
-    Without a number that of the key of a mapping, else of the variable; in INI, where either is one line, of that.
+    Without a number that of the key of a mapping, else of the variable; in INI, where either is one line, of that. With
+    a row, that line of the text that the key has, where it is written as a block, line by line.
     """
     for file in _files(path) if key or number is not None else ():
-        listed = _value(file, variable)
-        if number is None and isinstance(listed, yaml.MappingNode):
-            for name, _ in listed.value:
-                if name.value == key:
-                    return f"{file}, line {name.start_mark.line + 1}"
-        if number is None or not isinstance(listed, yaml.SequenceNode) or number >= len(listed.value):
+        node = _value(file, variable)
+        if number is not None:
+            if not isinstance(node, yaml.SequenceNode) or number >= len(node.value):
+                continue
+            node = node.value[number]
+        elif not isinstance(node, yaml.MappingNode):
             continue
-        node = listed.value[number]
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        node = next((name for name, _ in pairs if name.value == key), node)
-        return f"{file}, line {node.start_mark.line + 1}"
+        for name, value in pairs:
+            if name.value == key:
+                # The text of a block begins below its "|".
+                block = row and isinstance(value, yaml.ScalarNode) and value.style == "|"
+                return f"{file}, line {value.start_mark.line + 1 + row if block else name.start_mark.line + 1}"
+        if number is not None:
+            return f"{file}, line {node.start_mark.line + 1}"
     return written(path, variable)
 
 

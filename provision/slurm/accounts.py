@@ -89,22 +89,23 @@ class Accounts:
         return ""
 
 
-def counted(accounts: Accounts) -> Iterator[tuple[str, str, str]]:
-    """Yield whose, which limit and which TRES, for each TRES that a limit names."""
-    for whose, settings in _settings(accounts):
+def counted(accounts: Accounts) -> Iterator[tuple[str, str, str, str]]:
+    """Yield whose, which limit, which TRES and at which place, for each TRES that a limit names."""
+    for whose, place, settings in _settings(accounts):
         for name, value in settings:
             kind = {**QOS, **ASSOCIATION}[name]
             if kind.meaning is tres and value != NONE:
-                yield from ((whose, name, word) for word in tres(value) or {})
+                where = place if place.endswith("users") else f"{place}.{name}"
+                yield from ((whose, name, word, where) for word in tres(value) or {})
 
 
-def _settings(accounts: Accounts) -> Iterator[tuple[str, Settings]]:
-    for level in accounts.qos:
-        yield f"QOS {level.name}", level.settings
-    for account in accounts.accounts:
-        yield f"account {account.name}", account.settings
+def _settings(accounts: Accounts) -> Iterator[tuple[str, str, Settings]]:
+    for number, level in enumerate(accounts.qos):
+        yield f"QOS {level.name}", f"slurm_qos[{number}]", level.settings
+    for number, account in enumerate(accounts.accounts):
+        yield f"account {account.name}", f"slurm_accounts[{number}]", account.settings
         for member in account.members:
-            yield f"{member.name} in account {account.name}", member.settings
+            yield f"{member.name} in account {account.name}", f"slurm_accounts[{number}].users", member.settings
 
 
 def refusal(place: str, problem: str, fix: str) -> ClusterctlError:

@@ -27,7 +27,8 @@ PLACES = {
 #: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin in src/common/parse_config.c.
 _LARGEST = {"uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
 _ENDLESS = ("infinite", "unlimited")
-_BOOLEAN = ("yes", "no", "up", "down", "true", "false", "1", "0")
+#: s_p_handle_boolean() there.
+ON, OFF = ("yes", "up", "true", "1"), ("no", "down", "false", "0")
 #: _is_valid_timespec() in src/common/parse_time.c: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:...].
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
@@ -273,7 +274,7 @@ def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], 
     if largest := _LARGEST.get(parameter.kind):
         return lambda value: _whole(value, largest), f"a whole number from 0 to {largest}, or UNLIMITED"
     if parameter.kind == "boolean":
-        return lambda value: value.lower() in _BOOLEAN, "YES or NO"
+        return lambda value: value.lower() in (*ON, *OFF), "YES or NO"
     if parameter.kind == "float":
         return lambda value: bool(re.fullmatch(r"\d+(\.\d+)?", value)), "a number"
     return lambda value: True, ""

@@ -5,9 +5,11 @@ Slurm's own default for memory is all of it, so that one job runs on a node at a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
 from provision.model.cluster import Cluster, Hardware, Partition
+from provision.slurm.parameters import minutes
 
 _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _PROCESSORS = "DefCpuPerGPU"
@@ -34,10 +36,23 @@ def partition_defaults(cluster: Cluster, partition: Partition) -> dict[str, str]
             found["DefMemPerGPU"] = _least(_memory(node) // _gpus(node) for node in with_gpus)
     if _PROCESSORS.lower() not in declared | everywhere:
         found[_PROCESSORS] = _least((node.cpus or 0) // _gpus(node) for node in with_gpus)
-    # Both or neither: a default beyond the site's limit would let no job start.
-    if not {name.lower() for name in _TIMES} & declared:
-        found |= _TIMES
+    found |= _times({name.lower(): value for name, value in partition.parameters})
     return {name: value for name, value in found.items() if value}
+
+
+def _times(declared: Mapping[str, str]) -> dict[str, str]:
+    """Return the times that are left open, next to the one that is not: no job may start whose default is too long."""
+    default, most = declared.get("defaulttime"), declared.get("maxtime")
+    found = dict(_TIMES)
+    if most is not None:
+        found = {"DefaultTime": min(_TIMES["DefaultTime"], most, key=_length)}
+    if default is not None:
+        found = {} if most is not None else {"MaxTime": max(_TIMES["MaxTime"], default, key=_length)}
+    return found
+
+
+def _length(time: str) -> float:
+    return math.inf if (told := minutes(time)) is None else told
 
 
 def _hardware(cluster: Cluster, partition: Partition) -> Iterable[Hardware]:

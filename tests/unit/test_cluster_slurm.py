@@ -51,6 +51,7 @@ def test_two_default_partitions_are_refused() -> None:
 
 def test_a_partition_twice_is_refused() -> None:
     assert "twice" in refusal(slurm_partitions=[{"PartitionName": "a"}, {"PartitionName": "a"}]).problem
+    assert "twice" in refusal(slurm_partitions=[{"PartitionName": "a"}, {"PartitionName": "A"}]).problem
 
 
 def test_a_misspelt_partition_parameter_is_refused_with_a_suggestion() -> None:
@@ -70,8 +71,29 @@ def test_the_only_partition_is_the_default_unless_it_is_said_not_to_be() -> None
 
     assert default() == "YES"
     assert default(Default="NO") == "NO"
-    two = cluster(slurm_partitions=[{"PartitionName": "a"}, {"PartitionName": "b"}])
-    assert not any("Default" in dict(partition.parameters) for partition in two.partitions)
+    assert default(Default="up") == "YES"
+
+
+def test_partitions_without_a_default_are_refused_unless_each_says_so() -> None:
+    def two(*defaults: str | None) -> list[dict[str, str]]:
+        named = zip(("a", "b"), defaults, strict=True)
+        return [{"PartitionName": name, **({"Default": value} if value else {})} for name, value in named]
+
+    error = refusal(slurm_partitions=two(None, "NO"))
+
+    assert error.problem.startswith("none of the partitions a, b is Default=YES: a job that names no partition")
+    assert 'Default: "NO" at each' in error.fix
+    assert cluster(slurm_partitions=two("NO", "NO"))
+    assert cluster(slurm_partitions=two(None, "YES"))
+
+
+def test_an_alternate_is_another_partition() -> None:
+    def pair(alternate: str) -> list[dict[str, str]]:
+        return [{"PartitionName": "gpu", "Default": "YES"}, {"PartitionName": "cpu", "Alternate": alternate}]
+
+    assert cluster(slurm_partitions=pair("gpu"))
+    assert refusal(slurm_partitions=pair("gpuu")).fix == "did you mean gpu?"
+    assert "which is no other partition" in refusal(slurm_partitions=pair("cpu")).problem
 
 
 @pytest.mark.parametrize(

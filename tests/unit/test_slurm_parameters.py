@@ -91,7 +91,7 @@ def test_what_slurm_would_not_take_is_refused(name: str, value: Any) -> None:
         cluster(slurm_conf_parameters={name: value})
 
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
-    assert refused.value.said[0] == name
+    assert refused.value.entry == ("slurm_conf_parameters", None, name)
 
 
 @pytest.mark.parametrize(("name", "value"), BAD_PARTITIONS)
@@ -119,7 +119,7 @@ def test_what_contradicts_itself_is_refused(variables: dict[str, Any], said: str
     with pytest.raises(ClusterctlError, match=said) as refused:
         cluster(**variables)
 
-    assert refused.value.said[0] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime", "PreemptMode")
+    assert refused.value.entry[2] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime", "PreemptMode")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_misspelt_word_is_answered_with_the_nearest() -> None:
     with pytest.raises(ClusterctlError, match="did you mean bf_window") as refused:
         cluster(slurm_conf_parameters={"SchedulerParameters": "defer,bf_windw=10"})
 
-    assert refused.value.said == ("SchedulerParameters", "defer,bf_windw=10")
+    assert refused.value.entry == ("slurm_conf_parameters", None, "SchedulerParameters")
     assert cluster(slurm_conf_parameters={"SchedulerParameters": "bf_new"}, slurm_version="26.11").slurm_parameters
 
 
@@ -176,11 +176,23 @@ def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> 
         ("slurm_conf_parameters:\n  MessageTimeout: 30\n  MessageTIMEOUT: 3\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n    Nodes: node[1-3]\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n    Nodes: node[1-\n", 4),
-        ("slurm_partitions:\n  - {PartitionName: a, Default: YES}\n  - {PartitionName: b, Default: YES}\n", 2),
+        ("slurm_partitions:\n  - {PartitionName: a, Default: YES}\n  - {PartitionName: b, Default: YES}\n", 4),
         ("slurm_conf_parameters:\n  MessageTimeout: 30\n  Frobnicate: 3\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 60\n  - PartitionName: b\n    MaxTime: '1:2:3:4'\n", 6),
+        # What another mapping has, too, stands further up.
+        ("slurm_partitions:\n  - {PartitionName: a, MaxTime: 60}\nslurm_conf_parameters:\n  MaxTime: 3\n", 5),
+        ("slurm_qos:\n  - {name: a, Flags: NoDecay}\nslurm_conf_parameters: {Flags: x}\n", 4),
+        ("slurm_conf_cgroup_parameters: {ConstrainCores: yes}\nslurm_conf_parameters: {ConstrainCores: yes}\n", 3),
+        ("slurm_conf_parameters: {PreemptMode: REQUEUE, PreemptType: preempt/qos}\nslurm_partitions:\n"
+         "  - {PartitionName: a, PreemptMode: 'OFF'}\n  - {PartitionName: b, preemptmode: KILL}\n", 5),
+        ("slurm_conf_parameters: {MaxMemPerNode: 9, DefMemPerCPU: 9}\nslurm_partitions:\n"
+         "  - {PartitionName: a, Nodes: node1}\n  - {PartitionName: b, MaxMemPerCPU: 9, MaxMemPerNode: 9}\n", 5),
+        ("slurm_partitions:\n  - {PartitionName: a, Default: 'YES'}\n  - PartitionName: A\n", 4),
+        ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 5\n    MAXTIME: 6\n", 5),
+        ("slurm_partitions:\n  - {PartitionName: a, Default: 'YES'}\n  - {PartitionName: b, Alternate: c}\n", 4),
+        ("slurm_partitions:\n  - PartitionName: a\n  - PartitionName: b\n", 2),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_names_file_and_line(tmp_path: Path, text: str, line: int) -> None:
     inventory = tmp_path / "inventory.ini"
     inventory.write_text("[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=x\n")

@@ -71,8 +71,23 @@ def test_processors_that_the_site_sets_stay() -> None:
     assert "DefCpuPerGPU" not in shares({"node1": A40}, slurm_conf_parameters={"DefCpuPerGPU": 4})
 
 
-@pytest.mark.parametrize("times", [{"MaxTime": "INFINITE"}, {"DefaultTime": "10"}])
-def test_where_the_site_sets_one_of_the_times_the_other_is_slurms(times: dict[str, str]) -> None:
-    found = shares({"node1": A40}, times)
+@pytest.mark.parametrize(
+    ("declared", "other"),
+    [
+        ({"MaxTime": "INFINITE"}, {"DefaultTime": "1-00:00:00"}),
+        ({"MaxTime": "3-0"}, {"DefaultTime": "1-00:00:00"}),
+        ({"MaxTime": "24:00:00"}, {"DefaultTime": "1-00:00:00"}),
+        ({"MaxTime": "4:00:00"}, {"DefaultTime": "4:00:00"}),
+        ({"MaxTime": "60"}, {"DefaultTime": "60"}),
+        ({"DefaultTime": "10"}, {"MaxTime": "7-00:00:00"}),
+        ({"DefaultTime": "14-0"}, {"MaxTime": "14-0"}),
+        ({"DefaultTime": "UNLIMITED"}, {"MaxTime": "UNLIMITED"}),
+        ({"DefaultTime": "10", "MaxTime": "20"}, {}),
+    ],
+)
+def test_where_the_site_sets_one_of_the_times_the_other_fits_it(
+    declared: dict[str, str], other: dict[str, str]
+) -> None:
+    found = shares({"node1": A40}, declared)
 
-    assert {name: found[name] for name in found if name.endswith("Time")} == times
+    assert {name: found[name] for name in found if name.endswith("Time")} == {**declared, **other}
