@@ -56,10 +56,11 @@ test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboo
 	  grep -aE '^(E  |FAILED |ERROR )|fatal: \[|failed=[^0]*[1-9]|\*\*\* ' .cache/test.log | tail -n 40; exit 2; }
 
 test-unit: .venv/.dev ## Run the tests that need no machine
-	@$(RUN) scripts/timed unit pytest -q -n 2 --durations=5 tests/unit
+	@# Many of them wait, so more run at a time than there are processors.
+	@$(RUN) scripts/timed unit pytest -q -n 4 --durations=5 tests/unit
 
 test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
-	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 2 -m "$(ROUTINE)" --durations=5 tests/roles tests/runs
+	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 3 --dist loadgroup -m "$(ROUTINE)" --durations=5 tests/roles tests/runs
 
 test-machines: .venv/.dev engine ## Run the tests of simulated machines on which nothing is provisioned (root)
 	@$(RUN) scripts/timed machines pytest -q -m "$(ROUTINE)" --durations=10 $(MACHINES)

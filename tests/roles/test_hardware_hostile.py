@@ -16,6 +16,9 @@ from provision.ansible_env import clean_environment
 from provision.inventory import loader
 from provision.inventory.declared import cluster_from
 
+#: They share one run, so one process runs them.
+pytestmark = pytest.mark.xdist_group("hardware_hostile")
+
 GOOD: dict[str, Any] = {
     **{"cpus": 4, "sockets": 1, "cores_per_socket": 4, "threads_per_core": 1, "regular": True, "real_memory": 8000},
     **{"cgroup_version": 2, "gres": "gpu:a40:1", "gpu_count": 1, "gpu_source": "nvidia-smi", "gpu_addresses": []},
@@ -78,9 +81,10 @@ def ansible(directory: Path, playbook: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An inventory of machines of which each answers what its file holds; all of them are this computer."""
+    tmp_path = tmp_path_factory.mktemp("site")
     canary = tmp_path / "CANARY"
     (tmp_path / "library").mkdir()
     (tmp_path / "library/machine_facts.py").write_text(MODULE)
@@ -98,8 +102,15 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_a_machine_says_of_itself_runs_nothing_and_fails_that_machine_alone(site: Path) -> None:
-    done = ansible(site, content.playbook("discover"))
+@pytest.fixture(scope="module")
+def done(site: Path) -> subprocess.CompletedProcess[str]:
+    """All of them have been asked."""
+    return ansible(site, content.playbook("discover"))
+
+
+def test_what_a_machine_says_of_itself_runs_nothing_and_fails_that_machine_alone(
+    site: Path, done: subprocess.CompletedProcess[str]
+) -> None:
     (site / "use.yml").write_text(USE)
     used = ansible(site, site / "use.yml")
 
@@ -114,9 +125,8 @@ def test_what_a_machine_says_of_itself_runs_nothing_and_fails_that_machine_alone
     assert used.returncode == 0, used.stdout + used.stderr
 
 
+@pytest.mark.usefixtures("done")
 def test_an_inventory_with_hostile_machines_is_read_by_every_later_command(site: Path) -> None:
-    ansible(site, content.playbook("discover"))
-
     inventory = loader.load(site / "inventory.ini")
     cluster = cluster_from(inventory.groups, inventory.hostvars)
 

@@ -17,6 +17,9 @@ from provision.inventory import loader
 from provision.inventory.declared import cluster_from
 from provision.slurm.render import render
 
+#: They share one site, so one process runs them.
+pytestmark = pytest.mark.xdist_group("slurm_conf")
+
 INVENTORY = """\
 [slurm_controller]
 head
@@ -88,56 +91,45 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-@pytest.fixture
-def written(site: Site) -> Site:
-    status, _ = site.play()
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A site whose controller alone was written, by a run with a limit."""
+    site = Site(tmp_path_factory.mktemp("written"))
+    status, _ = site.play("--limit", "head")
     assert status == 0
     return site
 
 
-def test_the_role_writes_the_very_bytes_that_render_prints_and_the_second_run_changes_nothing(site: Site) -> None:
-    first, _ = site.play()
-
-    assert first == 0
-    assert site.files("head") == site.rendered()
-    assert site.files("node1") == {}
-    again, told = site.play()
-    assert (again, changed(told)) == (0, 0)
+def test_the_role_writes_the_very_bytes_that_render_prints_and_a_limit_changes_no_line_of_them(written: Site) -> None:
+    assert written.files("head") == written.rendered()
 
 
-def test_a_limit_changes_no_line_of_the_configuration(site: Site) -> None:
-    status, _ = site.play("--limit", "head")
-
-    assert status == 0
-    assert site.files("head") == site.rendered()
-
-
-def test_a_copy_on_a_node_would_win_over_the_controllers_and_is_removed(written: Site) -> None:
-    copy = written.folder / "node2" / "slurm.conf"
-    copy.parent.mkdir()
-    copy.write_text("ClusterName=old\n")
-
-    status, told = written.play(book=written.proof)
-    assert status != 0
-    assert [(check["id"], check["observed"]) for check in failures(told)] == [("slurm_conf.files", f"{copy} is there")]
-
-    status, _ = written.play()
-    assert status == 0
-    assert not copy.exists()
-
-
-def test_a_file_that_was_changed_by_hand_fails_the_proof_by_name_and_is_left_alone_by_it(written: Site) -> None:
-    gres = written.folder / "head" / "gres.conf"
+def test_what_was_changed_by_hand_fails_the_proof_by_name_and_a_second_run_changes_that_alone(written: Site) -> None:
+    """A file with another text, and a copy on a node, which would win over the controller's."""
+    gres, copy = written.folder / "head" / "gres.conf", written.folder / "node2" / "slurm.conf"
     gres.write_text(gres.read_text().replace("nvidia", "nvml"))
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_text("ClusterName=old\n")
     before = gres.read_bytes(), gres.stat().st_mtime_ns
 
     status, told = written.play(book=written.proof)
 
-    (check,) = failures(told)
     assert status != 0
+    assert {(check["id"], check["observed"], check["verdict"]) for check in failures(told)} == {
+        ("slurm_conf.files", f"{gres} has another text", "fail"),
+        ("slurm_conf.files", f"{copy} is there", "fail"),
+    }
     assert changed(told) == 0
-    assert (check["observed"], check["verdict"]) == (f"{gres} has another text", "fail")
     assert (gres.read_bytes(), gres.stat().st_mtime_ns) == before
+    assert copy.exists()
+
+    status, told = written.play()
+
+    # Without the limit of the first run, and yet with nothing to do but this.
+    assert (status, changed(told)) == (0, 2)
+    assert not copy.exists()
+    assert written.files("head") == written.rendered()
+    assert written.files("node1") == {}
 
 
 def test_what_the_model_refuses_the_role_refuses_in_the_same_words(site: Site) -> None:

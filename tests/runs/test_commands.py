@@ -12,12 +12,15 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_inventory
 
 from provision.runner import journal
+
+#: These read what the commands of one site have printed, so one process runs them.
+of_one_site = pytest.mark.xdist_group("commands")
 
 CHANGE = """
     - name: Write
@@ -77,25 +80,90 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_second_provision_changes_nothing_and_a_plan_agrees(site: Path) -> None:
-    first = command(site, "provision", "--json")
-    second = command(site, "provision", "--json")
-    planned = command(site, "plan", "--detailed-exitcode", "--json")
+class Told(NamedTuple):
+    """What each command of one site printed, in the order in which they were given."""
 
-    documents = [json.loads(done.stdout) for done in (first, second, planned)]
-    assert [done.returncode for done in (first, second, planned)] == [0, 0, 0], first.stderr
+    site: Path
+    planned: subprocess.CompletedProcess[str]
+    #: The files that there were after the plan.
+    made: list[Path]
+    first: subprocess.CompletedProcess[str]
+    second: subprocess.CompletedProcess[str]
+    agreed: subprocess.CompletedProcess[str]
+    verified: subprocess.CompletedProcess[str]
+    shown: subprocess.CompletedProcess[str]
+    status: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    here = tmp_path_factory.mktemp("told")
+    write_inventory(here)
+    nothing = {"discover": "- meta: noop\n", "preflight": "- meta: noop\n"}
+    stages_in(here, **nothing, base=CHANGE, verify=CHECKS, status=STATUS)
+    planned = command(here, "plan", "--detailed-exitcode")
+    return Told(
+        site=here,
+        planned=planned,
+        made=list(here.glob("made-*")),
+        first=command(here, "provision", "--json"),
+        second=command(here, "provision", "--json"),
+        agreed=command(here, "plan", "--detailed-exitcode", "--json"),
+        verified=command(here, "verify", "--json", "--junit", "verify.xml"),
+        shown=command(here, "verify"),
+        status=command(here, "status", "--json"),
+    )
+
+
+@of_one_site
+def test_a_plan_tells_what_would_change_and_changes_nothing(told: Told) -> None:
+    assert told.planned.returncode == 10
+    assert "+node1" in told.planned.stdout
+    assert "head,node[1-2]" in told.planned.stdout.replace("node[1-2],head", "head,node[1-2]")
+    assert told.made == []
+
+
+@of_one_site
+def test_a_second_provision_changes_nothing_and_a_plan_agrees(told: Told) -> None:
+    three = (told.first, told.second, told.agreed)
+    documents = [json.loads(done.stdout) for done in three]
+    assert [done.returncode for done in three] == [0, 0, 0], told.first.stderr
     assert [document["changed"] for document in documents] == [3, 0, 0]
     assert documents[2]["pending"] is False
     assert documents[0]["simulated"] == ["gpu"]
 
 
-def test_a_plan_tells_what_would_change_and_changes_nothing(site: Path) -> None:
-    done = command(site, "plan", "--detailed-exitcode")
+@of_one_site
+def test_progress_in_a_pipe_is_plain_lines_on_standard_error(told: Told) -> None:
+    assert "base: Write: changed " in told.first.stderr
+    assert "\x1b" not in told.first.stderr + told.first.stdout + told.shown.stderr + told.shown.stdout
+    assert "\r" not in told.first.stderr
 
-    assert done.returncode == 10
-    assert "+node1" in done.stdout
-    assert "head,node[1-2]" in done.stdout.replace("node[1-2],head", "head,node[1-2]")
-    assert not list(site.glob("made-*"))
+
+@of_one_site
+def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(told: Told) -> None:
+    document = json.loads(told.verified.stdout)
+    assert told.verified.returncode == told.shown.returncode == 8
+    assert document["verdict"] == "fail"
+    assert {check["host"]: check["verdict"] for check in document["checks"] if check["id"] == "munge.key_mode"} == {
+        "head": "pass",
+        "node1": "pass",
+        "node2": "fail",
+    }
+    assert not [check for check in document["checks"] if check["id"].endswith(".failed")]
+    suites = ElementTree.parse(told.site / "verify.xml").getroot()  # noqa: S314 - our own
+    failures = [case.get("classname") for case in suites.iter("testcase") if case.find("failure") is not None]
+    assert failures == ["node2"]
+    assert "verdict: fail" in told.shown.stdout
+    assert "fix: clusterctl provision munge" in told.shown.stdout
+
+
+@of_one_site
+def test_the_status_shows_the_last_run_and_the_last_verdict(told: Told) -> None:
+    document = json.loads(told.status.stdout)
+    assert told.status.returncode == 0, told.status.stderr
+    assert document["last_run"]["outcome"] == "done"
+    assert document["last_verdict"]["verdict"] == "fail"
 
 
 @pytest.mark.parametrize(
@@ -171,9 +239,8 @@ def test_a_second_run_is_told_who_holds_the_lock_while_read_only_commands_go_on(
 
 def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(site: Path) -> None:
     stages_in(site, base=HOLD, verify=CHANGE)
-    before = command(site, "verify", "inventory.ini", "--json")
-    for path in site.glob("made-*"):
-        path.unlink()
+    before = journal.begin(journal.prepare(site / ".clusterctl"), "verify")
+    before.finish("done")
     first = start(site, ["provision", "inventory.ini", "base"])
     assert wait_for((site / "held").exists), first.communicate()
 
@@ -188,7 +255,7 @@ def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(site: Path) ->
     assert f"process {first.pid}" in check["observed"]
     assert not list(site.glob("made-*"))
     [kept] = [run for run in journal.runs(site / ".clusterctl") if run.facts["command"] == "verify"]
-    assert kept.id == json.loads(before.stdout)["run"]["id"], "it replaced the cluster's verdict"
+    assert kept.id == before.id, "it replaced the cluster's verdict"
 
 
 def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) -> None:
@@ -207,10 +274,10 @@ def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) 
 
 
 def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(site: Path) -> None:
-    stages_in(site, base=HOLD, munge=CHANGE, status=STATUS, verify=CHECKS)
-    assert command(site, "provision", "inventory.ini", "munge").returncode == 0
+    stages_in(site, base=HOLD, status=STATUS, verify=CHECKS)
     state = site / ".clusterctl"
-    [last] = journal.runs(state)
+    last = journal.begin(journal.prepare(state), "provision")
+    last.finish("done")
     first = start(site, ["provision", "inventory.ini", "base"])
     assert wait_for((site / "held").exists), first.communicate()
     for _ in range(30):  # what each command that only reads leaves behind
@@ -228,36 +295,17 @@ def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(site: P
     assert len(journal.runs(state, journal.LOOKS)) <= journal.KEPT_LOOKS + 1
 
 
-def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(site: Path) -> None:
-    done = command(site, "verify", "--json", "--junit", "verify.xml")
-    shown = command(site, "verify")
+# Both are printed where a reader who has left is noticed.
+@pytest.mark.parametrize("flag", ["--all", pytest.param("--json", marks=pytest.mark.faults)])
+def test_a_verdict_keeps_its_exit_code_when_the_reader_leaves_early(site: Path, flag: str) -> None:
+    script = f'"$0" -c "$1" "$PWD" verify inventory.ini {flag} | head -n 1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable, LAUNCH], cwd=site, capture_output=True, text=True, check=False
+    )
 
-    document = json.loads(done.stdout)
-    assert done.returncode == shown.returncode == 8
-    assert document["verdict"] == "fail"
-    assert {check["host"]: check["verdict"] for check in document["checks"] if check["id"] == "munge.key_mode"} == {
-        "head": "pass",
-        "node1": "pass",
-        "node2": "fail",
-    }
-    assert not [check for check in document["checks"] if check["id"].endswith(".failed")]
-    suites = ElementTree.parse(site / "verify.xml").getroot()  # noqa: S314 - our own
-    failures = [case.get("classname") for case in suites.iter("testcase") if case.find("failure") is not None]
-    assert failures == ["node2"]
-    assert "verdict: fail" in shown.stdout
-    assert "fix: clusterctl provision munge" in shown.stdout
-
-
-def test_a_verdict_keeps_its_exit_code_when_the_reader_leaves_early(site: Path) -> None:
-    for flag in ("--all", "--json"):
-        script = f'"$0" -c "$1" "$PWD" verify inventory.ini {flag} | head -n 1; exit ${{PIPESTATUS[0]}}'
-        done = subprocess.run(
-            ["bash", "-c", script, sys.executable, LAUNCH], cwd=site, capture_output=True, text=True, check=False
-        )
-
-        assert done.returncode == 8, done.stderr
-        assert "Broken" not in done.stderr
-        assert "Traceback" not in done.stderr
+    assert done.returncode == 8, done.stderr
+    assert "Broken" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_preflight_that_refuses_stops_the_run_before_anything_is_changed(site: Path) -> None:
@@ -300,27 +348,6 @@ def test_a_state_directory_that_others_may_write_is_refused(site: Path) -> None:
     assert done.returncode == 2
     assert "chmod 700" in done.stderr
     assert not list(site.glob("made-*"))
-
-
-def test_the_status_shows_the_last_run_and_the_last_verdict(site: Path) -> None:
-    stages_in(site, base=CHANGE, verify=CHECKS, status=STATUS)
-    command(site, "provision", "inventory.ini", "base")
-    command(site, "verify")
-
-    done = command(site, "status", "--json")
-
-    document = json.loads(done.stdout)
-    assert done.returncode == 0, done.stderr
-    assert document["last_run"]["outcome"] == "done"
-    assert document["last_verdict"]["verdict"] == "fail"
-
-
-def test_progress_in_a_pipe_is_plain_lines_on_standard_error(site: Path) -> None:
-    done = command(site, "provision", "inventory.ini", "base")
-
-    assert "base: Write: changed " in done.stderr
-    assert "\x1b" not in done.stderr + done.stdout
-    assert "\r" not in done.stderr
 
 
 @pytest.mark.parametrize("columns", [20, pytest.param(100, marks=pytest.mark.faults)])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from ansible_runs import PLAY, run
+from ansible_runs import INVENTORY, PLAY, run
 
 from provision import content
 from provision.events.fold import RunReport
+
+#: These read what one run has found, so one process runs them.
+of_one_run = pytest.mark.xdist_group("observe")
 
 #: Answers with what was recorded for the machine, and notes that it was asked.
 REPLAY = """\
@@ -72,85 +75,108 @@ MASKED = {**GOOD, "state": {**GOOD["state"], "services": {"munge": {**RUNNING, "
 SILENT = {**GOOD, "state": {**GOOD["state"], "services": None}}
 
 
-def observed(directory: Path, *, check: bool = False, **answers: list[dict[str, Any]]) -> RunReport:
-    """Run the observation with these answers (a good one where none is given), the role's play after it."""
+#: What each machine answers, one answer after the other; the controller and the first node are as they should be.
+ANSWERS: dict[str, list[dict[str, Any]]] = {
+    "head": [GOOD],
+    "good": [GOOD],
+    "masked": [MASKED],
+    "other": [{**GOOD, "munge": {**GOOD["munge"], "fingerprint": "cd"}}],
+    "slow": [SILENT, GOOD],
+    "silent": [SILENT],
+    "rocky": [{**GOOD, "os": {"id": "rocky", "version": "9", "like": "rhel", "name": "Rocky"}}],
+    "nothing": [{}],
+    "empty": [{"state": {}}],
+    "list": [{**GOOD, "state": {"paths": []}}],
+}
+COMPUTE = "".join(f"{name} ansible_host=192.0.2.{20 + number}\n" for number, name in enumerate(ANSWERS) if number)
+
+
+class Observed(NamedTuple):
+    """A run of the observation, with the role's play after it, and where the machines note what they were asked."""
+
+    report: RunReport
+    directory: Path
+
+    def asked(self, host: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.directory / f"{host}.asked").read_text().splitlines()]
+
+    def pending(self) -> list[tuple[str, str, str]]:
+        return sorted((one.check.host, one.check.id, one.check.observed) for one in self.report.pending)
+
+
+def observed(directory: Path, *, check: bool = False) -> Observed:
     (directory / "library").mkdir()
     (directory / "library/machine_facts.py").write_text(REPLAY.format(place=str(directory)), encoding="utf-8")
-    for host in ("head", "node1", "node2"):
-        (directory / f"{host}.json").write_text(json.dumps(answers.get(host, [GOOD])), encoding="utf-8")
+    for host, answers in ANSWERS.items():
+        (directory / f"{host}.json").write_text(json.dumps(answers), encoding="utf-8")
     first = PLAY.format(name="Observe the controller", hosts="slurm_controller") + OBSERVED
     others = PLAY.format(name="Observe the machines", hosts="slurm_compute") + OBSERVED
     (directory / "try.yml").write_text(first + others + ACTING, encoding="utf-8")
-    return run(directory / "try.yml", check=check)[0]
+    text = INVENTORY.replace("node1 ansible_host=192.0.2.11\nnode2 ansible_host=192.0.2.12\n", COMPUTE)
+    return Observed(run(directory / "try.yml", text=text, check=check)[0], directory)
 
 
 def asked(directory: Path, host: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / f"{host}.asked").read_text().splitlines()]
 
 
-def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(tmp_path: Path) -> None:
-    report = observed(tmp_path)
-
-    assert report.ok
-    assert {host: counts.tasks for host, counts in report.hosts.items()} == {"head": 1, "node1": 1, "node2": 1}
-    assert report.changed == 0
-    assert not report.pending
-    assert len(asked(tmp_path, "node1")) == 1
+@pytest.fixture(scope="module")
+def acted(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    return observed(tmp_path_factory.mktemp("acted"))
 
 
-def test_a_role_runs_only_where_one_of_its_checks_fails(tmp_path: Path) -> None:
-    report = observed(tmp_path, node2=[MASKED])
-
-    assert [(one.stage, one.check.host, one.check.id, one.check.observed) for one in report.pending] == [
-        ("munge", "node2", "munge.services", "munge is masked")
-    ]
-    assert {task.name: hosts for task, hosts in report.changes.items()} == {"Act": {"node2"}}
-
-
-def test_nodes_are_compared_with_what_the_controller_has_said_in_this_run(tmp_path: Path) -> None:
-    other = {**GOOD, "munge": {**GOOD["munge"], "fingerprint": "cd"}}
-
-    report = observed(tmp_path, node1=[other])
-
-    assert [(one.check.host, one.check.id) for one in report.pending] == [("node1", "munge.key")]
-    assert asked(tmp_path, "node1")[0]["munge"]["salt"] == "00"
+@of_one_run
+def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(acted: Observed) -> None:
+    for host in ("head", "good"):
+        assert (acted.report.hosts[host].tasks, acted.report.hosts[host].changed) == (1, 0)
+        assert len(acted.asked(host)) == 1
+        assert host not in {name for name, _, _ in acted.pending()}
 
 
-def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_that_machine(tmp_path: Path) -> None:
-    report = observed(tmp_path, node1=[SILENT, GOOD], node2=[SILENT])
+@of_one_run
+def test_a_role_runs_only_where_one_of_its_checks_fails(acted: Observed) -> None:
+    assert ("masked", "munge.services", "munge is masked") in acted.pending()
+    assert {one.stage for one in acted.report.pending} == {"munge"}
+    assert {host for host, _, _ in acted.pending()} == {"masked", "other"}
+    assert {task.name: hosts for task, hosts in acted.report.changes.items()} == {"Act": {"masked", "other"}}
 
-    assert [question["patience"] for question in asked(tmp_path, "node1")] == [1, 5]
-    assert report.failed_hosts == {"node2"}
-    assert not report.changes
-    assert [(check.host, check.id, check.verdict) for check in report.checks if not check.ok] == [
-        ("node2", "munge.services", "unknown")
+
+@of_one_run
+def test_nodes_are_compared_with_what_the_controller_has_said_in_this_run(acted: Observed) -> None:
+    assert [name for host, name, _ in acted.pending() if host == "other"] == ["munge.key"]
+    assert acted.asked("other")[0]["munge"]["salt"] == "00"
+
+
+@of_one_run
+def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_that_machine(acted: Observed) -> None:
+    assert [question["patience"] for question in acted.asked("slow")] == [1, 5]
+    assert "slow" not in acted.report.failed_hosts
+    assert "silent" in acted.report.failed_hosts
+    assert [(check.id, check.verdict) for check in acted.report.checks if check.host == "silent" and not check.ok] == [
+        ("munge.services", "unknown")
     ]
 
 
-def test_another_family_is_asked_again_for_its_own_packages(tmp_path: Path) -> None:
-    rocky = {**GOOD, "os": {"id": "rocky", "version": "9", "like": "rhel", "name": "Rocky"}}
-
-    report = observed(tmp_path, node1=[rocky])
-
-    assert report.ok
-    assert len(asked(tmp_path, "node1")) == 2
+@of_one_run
+def test_another_family_is_asked_again_for_its_own_packages(acted: Observed) -> None:
+    assert "rocky" not in acted.report.failed_hosts
+    assert len(acted.asked("rocky")) == 2
 
 
-@pytest.mark.parametrize("answer", [{}, {"state": {}}, {**GOOD, "state": {"paths": []}}])
-def test_an_answer_that_is_none_fails_that_machine_alone(tmp_path: Path, answer: dict[str, Any]) -> None:
-    report = observed(tmp_path, node2=[answer])
-
-    assert report.failed_hosts == {"node2"}
-    assert not report.changes
+@of_one_run
+def test_an_answer_that_is_none_fails_that_machine_alone(acted: Observed) -> None:
+    assert acted.report.failed_hosts == {"silent", "nothing", "empty", "list"}
 
 
 def test_in_check_mode_no_role_runs(tmp_path: Path) -> None:
-    report = observed(tmp_path, check=True, node1=[MASKED])
+    planned = observed(tmp_path, check=True)
 
-    assert report.ok
-    assert [(one.check.host, one.check.id) for one in report.pending] == [("node1", "munge.services")]
-    assert report.changes_pending
-    assert not report.changes
+    assert [(host, name) for host, name, _ in planned.pending()] == [
+        ("masked", "munge.services"),
+        ("other", "munge.key"),
+    ]
+    assert planned.report.changes_pending
+    assert not planned.report.changes
 
 
 SHARED = """\

@@ -89,8 +89,10 @@ def test_a_cluster_that_has_proven_all_that_it_owes_passes(tmp_path: Path) -> No
     assert f"verdict: pass ({sum(map(len, owed().values()))} proven" in done.stdout
 
 
-def test_a_check_that_never_came_is_missed_by_name(tmp_path: Path) -> None:
-    done = verify(tmp_path, judged=owed(("node2", "munge.same_key")))
+def test_a_check_that_never_came_is_missed_by_name_whatever_other_callbacks_there_are(tmp_path: Path) -> None:
+    another = [("ANSIBLE_CALLBACK_PLUGINS", str(tmp_path))]
+
+    done = verify(tmp_path, judged=owed(("node2", "munge.same_key")), environment=another)
 
     assert done.returncode == 8, done.stdout + done.stderr
     assert "failed=1" not in done.stdout, "no machine's task failed"
@@ -137,8 +139,9 @@ def test_a_run_of_some_tasks_is_no_pass(tmp_path: Path) -> None:
     ("mistake", "told"),
     [
         ("ansible_host_key_checking=false", "switches the check of host keys off"),
-        ("slurm_conf_paramters=1", "did you mean slurm_conf_parameters"),
-        ("node_gres='gpu:{{ 7 * 6 }}'", "node_gres holds a template"),
+        # What else is refused, and in which words, is the same function's; unit tests ask it.
+        pytest.param("slurm_conf_paramters=1", "did you mean slurm_conf_parameters", marks=pytest.mark.faults),
+        pytest.param("node_gres='gpu:{{ 7 * 6 }}'", "node_gres holds a template", marks=pytest.mark.faults),
     ],
 )
 def test_an_inventory_that_clusterctl_refuses_is_refused_here_too(tmp_path: Path, mistake: str, told: str) -> None:
@@ -177,19 +180,10 @@ def test_a_machine_that_answers_without_end_is_cut_off(tmp_path: Path) -> None:
     assert "node2" in done.stdout.partition("verdict:")[0].partition("PLAY RECAP")[2]
 
 
-def test_another_callback_directory_does_not_take_the_judge_away(tmp_path: Path) -> None:
-    done = verify(
-        tmp_path, judged=owed(("node2", "munge.same_key")), environment=[("ANSIBLE_CALLBACK_PLUGINS", str(tmp_path))]
-    )
-
-    assert done.returncode == 8, done.stdout + done.stderr
-
-
 def test_a_run_that_nobody_judges_fails(tmp_path: Path) -> None:
-    broken = tmp_path / "playbooks"
-    done = verify(tmp_path, "--limit", "head")
-    assert done.returncode == 0, done.stdout
-    (broken / "callback_plugins" / "cluster_door.py").write_text("raise ImportError('no such thing')\n")
+    callbacks = tmp_path / "playbooks/callback_plugins"
+    shutil.copytree(content.ROOT / "playbooks/callback_plugins", callbacks)
+    (callbacks / "cluster_door.py").write_text("raise ImportError('no such thing')\n")
 
     done = verify(tmp_path)
 

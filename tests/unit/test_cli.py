@@ -362,3 +362,14 @@ def test_host_names_are_read_from_an_inventory_that_is_half_written(tmp_path: Pa
     path.write_text("[slurm_compute\n[a]\nn1 x=1\n\n# n2\n[a:vars]\nx=1\n[b:children]\na\n")
 
     assert names_in(path) == ["a", "n1", "b"]
+
+
+def test_a_reader_of_a_document_who_leaves_early_does_not_change_how_the_command_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(click, "echo", gone)
+
+    flow.print_json({"verdict": "fail"})
