@@ -50,7 +50,9 @@ class Judged:
 
     def said(self, host: str) -> str:
         """Return what was printed where a task of the machine failed."""
-        return "\n".join(re.findall(rf"^fatal: \[{host}\].*(?:\n(?!TASK|fatal|ok|changed).*)*", self.text, re.MULTILINE))
+        return "\n".join(
+            re.findall(rf"^fatal: \[{host}\].*(?:\n(?!TASK|fatal|ok|changed).*)*", self.text, re.MULTILINE)
+        )
 
 
 @pytest.fixture(scope="module")
