@@ -9,8 +9,9 @@ LAB ?= lab
 BIN := .venv/bin
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/clusterctl
 INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
-# Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first.
-RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING PATH="$(CURDIR)/$(BIN):$$PATH"
+# Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first. And with compiled
+# Python kept: where a caller has that switched off, each process of pytest would compile all tests anew.
+RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(BIN):$$PATH"
 
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
 MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py)
