@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provision import content
@@ -14,6 +14,7 @@ from provision.events.verdict import JUDGING, RunVerdict, verdict
 from provision.inventory.loader import Inventory
 from provision.judge import causes, manifest
 from provision.report.documents import run_document
+from provision.report.plan import in_order
 from provision.runner.journal import Run
 
 
@@ -26,6 +27,7 @@ class Outcome:
     run: Run
     document: dict[str, Any]
     judgement: RunVerdict | None = None
+    goes_with: causes.Roots = field(default_factory=dict)
 
 
 def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict: bool = False) -> RunReport:
@@ -71,8 +73,11 @@ def _outcome(command: str, report: RunReport, record: Run, simulated: Collection
     code = exit_code(command, report, root=str(content.ROOT))
     judgement = judged(command, report, controller)
     kept = {"id": record.id, "directory": str(record.directory)}
-    document = run_document(command, code, report, simulated=tuple(simulated), run=kept, judgement=judgement)
-    return Outcome(report, code, record, document, judgement)
+    mended = causes.goes_with([one.check for one in in_order(report)], controller)
+    document = run_document(
+        command, code, report, simulated=tuple(simulated), run=kept, judgement=judgement, goes_with=mended
+    )
+    return Outcome(report, code, record, document, judgement, mended)
 
 
 def _word(code: ExitCode) -> str:

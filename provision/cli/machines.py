@@ -146,6 +146,7 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
             every_check=bool(request.verbosity),
             log=str(outcome.run.directory),
             judgement=outcome.judgement,
+            goes_with=outcome.goes_with,
             next_command=next_command(
                 "plan" if request.check else command,
                 ExitCode.CHANGES_PENDING if code is ExitCode.DONE and outcome.report.changes_pending else code,

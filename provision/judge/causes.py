@@ -3,14 +3,21 @@
 A table says what a subject rests on. Only what was not decided is put below a check that did not pass; a check that
 failed has evidence of its own and stands for itself, but for one that says of another machine that it is silent.
 Nothing is claimed beyond the table: below a root stands "not decided".
+
+To a verdict a failure stays one. What is to be *mended* may be gone with another thing's mending: what says so is a
+second table (:func:`goes_with`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from provision.model.checks import Check, Verdict
+
+#: By machine and id of a check: the roots of it, as ``id@machine``.
+Roots = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 class On(Enum):
@@ -91,17 +98,67 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
 SILENCE = ("images.registry_answers",)
 
 
-def follows(checks: Sequence[Check], controller: str) -> dict[tuple[str, str], tuple[str, ...]]:
+@dataclass(frozen=True)
+class With:
+    """A failure that goes with the mending of another one.
+
+    ``check`` and ``root`` are beginnings of ids. ``says`` and ``root_says`` are what both must have observed, so that
+    nothing is put down to a thing that merely happens to be broken, too.
+    """
+
+    check: str
+    root: str
+    on: On
+    says: str = ""
+    root_says: str = ""
+
+
+#: Who does not answer, says nothing about what it would be asked for; and what is still to be built, nobody has.
+_UNBUILT = "to be built"
+GOES_WITH = (
+    With("slurm_service.containers", "engine.answers", On.SAME),
+    With("slurm_database.containers", "engine.answers", On.SAME),
+    With("slurm_accounts.", "slurm_database.answers", On.SAME),
+    With("slurm_accounts.", "engine.answers", On.SAME),
+    # slurmctld reads all that lies in its directory.
+    *(
+        With("slurm_service.configuration", "slurm_conf.files", On.SAME, "slurmctld ", how)
+        for how in ("has another text", "is absent", "is there")
+    ),
+    # A registry that is not set up as declared may look for its images elsewhere.
+    With("slurm_image.", "container_images.files", On.CONTROLLER, root_says="/docker/registry/config.yml has"),
+    With("ddp_validation.image", "container_images.files", On.CONTROLLER, root_says="/docker/registry/config.yml has"),
+    With("slurm_client.programs", "slurm_image.", On.CONTROLLER, _UNBUILT),
+    With("slurm_service.containers", "slurm_image.", On.CONTROLLER, _UNBUILT),
+    With("slurm_database.containers", "slurm_image.", On.CONTROLLER, _UNBUILT),
+    With("ddp_validation.stored", "ddp_validation.image", On.CONTROLLER, _UNBUILT),
+    # The job's script names its image.
+    With("ddp_validation.files", "ddp_validation.image", On.CONTROLLER, "ddp_job.sh has another text"),
+    # What is to be made anew is trusted by nobody.
+    With("container_images.files", "images.certificates", On.CONTROLLER, "/ca.crt has another text"),
+)
+
+
+def follows(checks: Sequence[Check], controller: str) -> Roots:
     """Return for each check that has no evidence of its own the roots of it that did not pass, as ``id@machine``.
 
     Only roots are named: what itself was not decided because of something leads on to that.
     """
     bad = _Bad([check for check in checks if not check.ok], controller)
-    found = {}
-    for check in bad.checks:
-        if roots := bad.roots(check):
-            found[check.host, check.id] = tuple(dict.fromkeys(_name(root) for root in roots))
-    return found
+    return bad.named(lambda check: bad.above(check) if _undecided(check) else ())
+
+
+def goes_with(checks: Sequence[Check], controller: str) -> Roots:
+    """Return for each failure that goes with the mending of others the roots of it, as ``id@machine``.
+
+    ``checks`` are what is to be done, in the order of the roles: a package that several want is the first one's.
+    """
+    bad = _Bad([check for check in checks if not check.ok], controller)
+    return bad.named(bad.mended_by)
+
+
+def _undecided(check: Check) -> bool:
+    return check.verdict is Verdict.UNKNOWN or check.id in SILENCE
 
 
 class _Bad:
@@ -110,22 +167,42 @@ class _Bad:
     def __init__(self, checks: Sequence[Check], controller: str) -> None:
         self.checks = checks
         self._controller = controller
+        self._places = {check: place for place, check in enumerate(checks)}
         self._by_start: dict[str, dict[str, list[Check]]] = {}
-        self._roots: dict[Check, list[Check]] = {}
 
-    def roots(self, check: Check) -> list[Check]:
-        """Return where a check's ways end, nothing where it stands for itself."""
-        if check.verdict is not Verdict.UNKNOWN and check.id not in SILENCE:
-            return []
-        if check not in self._roots:
-            self._roots[check] = []  # a way that leads back to its beginning ends there
-            found: dict[Check, None] = {}
-            for other in self._above(check):
-                found.update(dict.fromkeys(self.roots(other) or [other]))
-            self._roots[check] = list(found)
-        return self._roots[check]
+    def named(self, above: Callable[[Check], Iterable[Check]]) -> Roots:
+        """Return the names of the roots of each check that has some; ``above`` says what one rests on."""
+        known: dict[Check, list[Check]] = {}
 
-    def _above(self, check: Check) -> Iterator[Check]:
+        def roots(check: Check) -> list[Check]:
+            """Return where a check's ways end, nothing where it stands for itself."""
+            if check not in known:
+                known[check] = []  # a way that leads back to its beginning ends there
+                found: dict[Check, None] = {}
+                for other in above(check):
+                    found.update(dict.fromkeys(roots(other) or [other]))
+                known[check] = list(found)
+            return known[check]
+
+        return {
+            (check.host, check.id): tuple(dict.fromkeys(map(_name, found)))
+            for check in self.checks
+            if (found := roots(check))
+        }
+
+    def mended_by(self, check: Check) -> Iterator[Check]:
+        """Yield what a failure goes with."""
+        for one in GOES_WITH:
+            if check.id.startswith(one.check) and one.says in check.observed:
+                yield from (other for other in self._of(one.root, one.on, check) if one.root_says in other.observed)
+        if check.id.endswith(".packages"):
+            wanted = _missing(check)
+            for other in self._of(".packages", On.SAME, check, at=str.endswith):
+                if self._places[other] < self._places[check] and wanted and wanted <= _missing(other):
+                    yield other
+
+    def above(self, check: Check) -> Iterator[Check]:
+        """Yield what did not pass of all that a check rests on."""
         for start, on in rests_on(check.id):
             yield from self._of(start, on, check)
             if start == "access.":
@@ -138,11 +215,11 @@ class _Bad:
                 if other.id.endswith((".failed", ".unreachable")):
                     yield other
 
-    def _of(self, start: str, on: On, check: Check) -> Iterator[Check]:
+    def _of(self, start: str, on: On, check: Check, at: Callable[[str, str], bool] = str.startswith) -> Iterator[Check]:
         if start not in self._by_start:
             index = self._by_start.setdefault(start, {})
             for other in self.checks:
-                if other.id.startswith(start):
+                if at(other.id, start):
                     index.setdefault(other.host, []).append(other)
         index = self._by_start[start]
         hosts = index if on is On.ANY else [self._controller if on is On.CONTROLLER else check.host]
@@ -158,6 +235,12 @@ def rests_on(name: str) -> Sequence[tuple[str, On]]:
         return _ACCESS if name == "access.ready" else ()
     fits = [start for start in RESTS_ON if name.startswith(start)]
     return (*(RESTS_ON[max(fits, key=len)] if fits else ()), *_ACCESS)
+
+
+def _missing(check: Check) -> set[str]:
+    """Return the packages that a check of packages misses."""
+    told = next((part for part in check.observed.split("; ") if part.startswith("missing: ")), "")
+    return set(told.removeprefix("missing: ").split(", ")) if told else set()
 
 
 def _name(check: Check) -> str:

@@ -29,11 +29,14 @@ def run_document(
     simulated: Sequence[str] = (),
     run: Mapping[str, Any],
     judgement: RunVerdict | None = None,
+    goes_with: Mapping[tuple[str, str], Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the document of a command that ran playbooks; the first keys are the same for all of them.
 
-    ``judgement`` is the run's verdict where the command judges; left out, it is made here.
+    ``judgement`` is the run's verdict where the command judges; left out, it is made here. ``goes_with`` says for what
+    is to be done, by (host, id), with whose mending it is gone.
     """
+    goes_with = goes_with or {}
     document: dict[str, Any] = {
         "schema": schema(command),
         "command": command,
@@ -53,7 +56,11 @@ def run_document(
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
-        "pending_checks": [{"stage": one.stage, "consequences": [], **one.check.as_dict()} for one in in_order(report)],
+        "pending_checks": [
+            {"stage": one.stage, "consequences": [], **one.check.as_dict()}
+            | {"follows": list(goes_with.get((one.check.host, one.check.id), ()))}
+            for one in in_order(report)
+        ],
         "checks": checks,
         "failures": _failures(report.failures),
         "unreachable": _failures(report.unreachable),

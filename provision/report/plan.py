@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -12,6 +12,9 @@ from provision.events.fold import RunReport
 from provision.events.model import Pending
 from provision.model.checks import Check
 from provision.report.checks import Lines, fold
+
+#: For what is to be done, by machine and id of a check: with whose mending it is gone, as ``id@machine``.
+GoesWith = Mapping[tuple[str, str], Sequence[str]]
 
 #: Observations of one check that are told, most machines first; what is a machine's own is counted.
 _TOLD = 3
@@ -33,13 +36,14 @@ def to_change(report: RunReport) -> set[str]:
     return {one.check.host for one in report.pending}.union(*report.changes.values())
 
 
-def show_plan(printer: Lines, report: RunReport, *, every: bool = False) -> None:
+def show_plan(printer: Lines, report: RunReport, *, every: bool = False, goes_with: GoesWith | None = None) -> None:
     """Write what would be done: a line for each stage, machines that are alike and check; then how files differ.
 
-    ``every`` tells also what only single machines have to say of a check.
+    ``every`` tells also what only single machines have to say of a check; ``goes_with``, what is gone with another
+    check's mending.
     """
     rows = [(task.stage, fold(hosts), str(task)) for task, hosts in report.changes.items()]
-    rows += _rows(in_order(report), every=every)
+    rows += _rows(in_order(report), goes_with or {}, every=every)
     widths = [min(24, max((len(row[column]) for row in rows), default=0)) for column in (0, 1)]
     for stage, place, told in rows:
         words = [stage, place] if printer.narrow else [stage.ljust(widths[0]), place.ljust(widths[1])]
@@ -49,17 +53,23 @@ def show_plan(printer: Lines, report: RunReport, *, every: bool = False) -> None
         printer.line("nothing would change")
 
 
-def _rows(pending: Iterable[Pending], *, every: bool) -> list[tuple[str, str, str]]:
+def _change(check: Check, goes_with: GoesWith) -> str:
+    """Return what is to be mended; where it goes with another check, of which, and on which machine if on another."""
+    roots = dict.fromkeys(name.removesuffix(f"@{check.host}") for name in goes_with.get((check.host, check.id), ()))
+    return check.change + (f" (goes with {', '.join(roots)})" if roots else "")
+
+
+def _rows(pending: Iterable[Pending], goes_with: GoesWith, *, every: bool) -> list[tuple[str, str, str]]:
     """Return stage, machines and words of each line."""
     checks: dict[tuple[str, str], dict[str, list[Check]]] = defaultdict(lambda: defaultdict(list))
     for one in pending:
-        checks[one.stage, one.check.id][one.check.change].append(one.check)
+        checks[one.stage, one.check.id][_change(one.check, goes_with)].append(one.check)
     rows = []
     for (stage, _), groups in checks.items():
-        most = sorted(groups.values(), key=len, reverse=True)
+        most = sorted(groups.items(), key=lambda group: len(group[1]), reverse=True)
         shown = most if every or len(most) <= _TOLD else most[: _TOLD - 1]
-        rows += [(stage, fold(check.host for check in alike), alike[0].change) for alike in shown]
-        if rest := [check for alike in most[len(shown) :] for check in alike]:
+        rows += [(stage, fold(check.host for check in alike), change) for change, alike in shown]
+        if rest := [check for _, alike in most[len(shown) :] for check in alike]:
             # What mending them brings, whichever of them it is.
             brings = tuple(dict.fromkeys(one for check in rest for one in check.consequences))
             told = replace(rest[0], observed="as many reasons as machines (--verbose tells each)", consequences=brings)

@@ -18,7 +18,7 @@ from provision.events.fold import Failure, RunReport
 from provision.events.verdict import JUDGING, RunVerdict, interruptions, verdict
 from provision.model.text import clean, one_line
 from provision.report.checks import COLOURS, fold, show_checks
-from provision.report.plan import planned, show_plan, to_change
+from provision.report.plan import GoesWith, planned, show_plan, to_change
 
 #: Columns below which a table would be a heap of broken words.
 NARROW = 70
@@ -86,11 +86,15 @@ def show_run(
     next_command: str = "",
     log: str = "",
     judgement: RunVerdict | None = None,
+    goes_with: GoesWith | None = None,
 ) -> None:
-    """Write the summary of a command that ran playbooks; ``judgement`` is its verdict where it judges."""
+    """Write the summary of a command that ran playbooks; ``judgement`` is its verdict where it judges.
+
+    ``goes_with`` is what :func:`provision.report.plan.show_plan` takes.
+    """
     _stages(printer, report)
     if planned(command, report):
-        show_plan(printer, report, every=every_check)
+        show_plan(printer, report, every=every_check, goes_with=goes_with)
     judging = command in JUDGING
     judgement = (judgement or verdict(report)) if judging else None
     checks = judgement.checks if judgement else tuple(report.checks)

@@ -90,6 +90,21 @@ def differences(rows: tuple[Row, ...], told: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def unexplained(rows: tuple[Row, ...], pending: list[dict[str, Any]]) -> list[str]:
+    """Return what only follows, by the rows, and does not name a check of the very row as its cause."""
+    own = {key for row in rows for key in row.says if key not in row.consequences}
+    named = {(check["id"], check["host"]): set(check["follows"]) for check in pending}
+    wrong = [f"{'@'.join(key)} stands for itself, but follows {named[key]}" for key in own & named.keys() if named[key]]
+    for row in rows:
+        causes = {"@".join(key) for key in row.says if key not in row.consequences}
+        wrong += [
+            f"{'@'.join(key)} does not follow '{row.what}', but {named[key] or 'nothing'}"
+            for key in sorted(row.consequences & named.keys() - own)
+            if not named[key] & causes
+        ]
+    return wrong
+
+
 #: Roles of which a judge has a name of its own.
 JUDGED_AS = {"engine": "container_engine", "images": "container_images"}
 
@@ -111,7 +126,7 @@ def told_by_plan(lab: labs.Lab, rows: tuple[Row, ...]) -> tuple[dict[str, Any], 
     """Return what plan says, and how that differs from what the rows say, or what plan has started."""
     running = on_all(lab, starts)
     plan = labs.document(lab.inventory, "plan")
-    wrong = differences(rows, plan["pending_checks"])
+    wrong = differences(rows, plan["pending_checks"]) + unexplained(rows, plan["pending_checks"])
     if (plan["exit_code"], plan["pending"], plan["changed"]) != (0, bool(rows), 0):
         wrong.append(f"it ended with {plan['exit_code']}, pending {plan['pending']}: {plan['failures']}")
     return plan, wrong + [f"it started {name} of {host} anew" for name, host in anew(running, on_all(lab, starts))]

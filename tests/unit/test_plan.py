@@ -125,6 +125,20 @@ def test_both_ways_to_ask_for_a_plan_print_it_and_give_it_as_json(command: str, 
         assert [sorted(entry) for entry in document["diffs"]] == [["diff", "hosts", "path"], ["hosts", "lines", "path"]]
 
 
+def test_what_is_gone_with_another_things_mending_says_with_which() -> None:
+    report = planned(told("node1", pending("slurm", "slurm_service.containers", "slurmd does not exist")))
+    goes_with = {("node1", "slurm_service.containers"): ("engine.answers@node1", "slurm_image.by_digest@head")}
+    stream = io.StringIO()
+
+    show_run(Printer(stream), "plan", report, goes_with=goes_with)
+    document = run_document("plan", ExitCode.DONE, report, run={}, goes_with=goes_with)
+
+    assert "does not exist (goes with engine.answers, slurm_image.by_digest@head)" in " ".join(
+        stream.getvalue().split()
+    )
+    assert document["pending_checks"][0]["follows"] == ["engine.answers@node1", "slurm_image.by_digest@head"]
+
+
 def test_what_a_machine_says_of_a_stage_is_no_stage_of_ours() -> None:
     event = told("node1", pending("munge\n\x1b[31m" + "x" * 99, "munge.key", "no key"))
 
