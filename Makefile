@@ -76,30 +76,30 @@ test-virtual: .venv/.dev engine vm-tools ## Run jobs on a virtual node, whose ke
 	@$(RUN) scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_isolation.py tests/vm/test_vm_jobs.py
 
 test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines (root; an hour where they are emulated)
-	@$(RUN) pytest -q -m "not faults" tests/vm
+	@$(RUN) scripts/timed 'virtual machines' pytest -q -m "not faults" tests/vm
 
 vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribution (root)
 	@scripts/packages vm
 
 test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
-	@$(RUN) pytest -q -m driver tests/lab
+	@$(RUN) scripts/timed driver pytest -q -m driver tests/lab
 
 test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images and settings (root; 45 minutes)
-	@$(RUN) pytest -q -m "jobs and not faults" tests/lab
+	@$(RUN) scripts/timed jobs pytest -q -m "jobs and not faults" tests/lab
 
 test-faults: .venv/.dev engine ## Kill runs at random points, try what is rare and takes minutes, and all variants of the rest (root; hours)
-	@failed=0; $(RUN) pytest -q -m faults tests/lab tests/roles tests/runs || failed=1; \
+	@failed=0; $(RUN) scripts/timed faults pytest -q -m faults tests/lab tests/roles tests/runs || failed=1; \
 	($(call scenarios,$(SCENARIOS))) || failed=1; exit $$failed
 
 lint: .venv/.dev ## Run the linters
 	@$(RUN) scripts/timed ruff ruff check .
-	@$(RUN) ruff format --check .
+	@$(RUN) scripts/timed 'ruff format' ruff format --check .
 	@$(RUN) scripts/timed mypy mypy
-	@$(RUN) mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
-	@$(RUN) lint-imports --no-logo
-	@$(RUN) yamllint --strict .
+	@$(RUN) scripts/timed 'mypy of plugins' mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
+	@$(RUN) scripts/timed lint-imports lint-imports --no-logo
+	@$(RUN) scripts/timed yamllint yamllint --strict .
 	@$(RUN) scripts/timed ansible-lint ansible-lint --offline -q
-	@shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
+	@scripts/timed shellcheck shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
 
 support: .venv/.dev ## Write the support matrix from what tests have run here
 	@$(RUN) python tests/support/support.py

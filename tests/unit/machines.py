@@ -114,7 +114,7 @@ def act(action: ModuleType, args: dict[str, Any], machine: Any = None, **variabl
     """
     made = action.ActionModule.__new__(action.ActionModule)
     delegate = variables.pop("delegate_to", None)
-    made._task = SimpleNamespace(args=args, delegate_to=delegate, async_val=0, check_mode=False, timeout=3)
+    made._task = SimpleNamespace(args=args, delegate_to=delegate, async_val=0, check_mode=False, diff=False, timeout=3)
     made._execute_module = machine
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(action.ActionBase, "run", lambda *_: {})

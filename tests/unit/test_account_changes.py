@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import act, plugin
 
 from provision import content
 from provision.judge import slurm_accounts
@@ -15,6 +16,8 @@ from provision.model.checks import Verdict
 from provision.model.facts import facts_from
 from provision.slurm.account_changes import QUESTIONS, changes, commands, database_from, questions
 from provision.slurm.accounts_read import accounts_from
+
+action = plugin("roles/slurm_accounts/action_plugins/slurm_accounts_applied.py")
 
 
 def row(name: str, **values: str) -> str:
@@ -237,3 +240,55 @@ def test_thousands_of_new_users_are_added_in_words_that_the_kernel_takes() -> No
     added = [command for command in said if command.startswith("add user ")]
     assert sum(len(command.split()[2].split(",")) for command in added) == 20_000
     assert max(map(len, added)) < 128 * 1024
+
+
+def applied(wants: Any, told: dict[str, Any], done: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[Any]]:
+    """Return what the role's action answers, and what it has run where sacctmgr is."""
+    ran = []
+
+    def machine(module_name: str, module_args: dict[str, Any], task_vars: Any = None) -> dict[str, Any]:
+        if module_name == "machine_facts":
+            return told
+        ran.append((module_args["argv"], module_args["stdin"]))
+        return done or {"rc": 0}
+
+    args = {"ask": {"argv": ["sh"]}, "inside": ["docker", "exec", "slurmdbd"], "wants": wants}
+    return act(action, args, machine), ran
+
+
+ANSWERED = {"machine": {"commands": {"slurm_accounts": {"rc": 0, "text": shown(database())}}}}
+
+
+def test_the_role_has_sacctmgr_change_what_differs_in_one_script_that_ends_with_the_first_refusal() -> None:
+    found, ran = applied({**WANTS, "qos": [{**SHORT, "Priority": 1}, {"name": "long"}]}, ANSWERED)
+
+    assert (found["changed"], found.get("failed")) == (True, None)
+    assert found["said"] == ["long is missing", "Priority of short is 100, not 1"]
+    ((argv, script),) = ran
+    assert argv == ["docker", "exec", "slurmdbd"]
+    assert [line.split(" 2>&1")[0] for line in script.splitlines()] == [
+        "said=$(sacctmgr --immediate --quiet add qos long",
+        "said=$(sacctmgr --immediate --quiet modify qos where name=short set Priority=1",
+    ]
+    assert script.count("exit 1") == 2
+
+
+def test_the_role_leaves_a_database_that_has_what_is_declared() -> None:
+    assert applied(WANTS, ANSWERED) == ({"changed": False}, [])
+    assert act(action, {"ask": {}}) == {"changed": False}
+
+
+@pytest.mark.parametrize(
+    ("told", "done", "why"),
+    [
+        ({"failed": True, "msg": "the machine is gone"}, None, "the machine is gone"),
+        ({"machine": {"commands": {"slurm_accounts": {"rc": None, "text": "in 30 s"}}}}, None, "in 30 s"),
+        (ANSWERED, {"rc": 1, "stdout": "add qos long: no permission"}, "database refuses: add qos long: no permission"),
+        (ANSWERED, {"rc": 137}, "it did not answer in time"),
+    ],
+)
+def test_the_role_fails_with_what_the_machine_or_sacctmgr_has_said(told: Any, done: Any, why: str) -> None:
+    found, _ = applied({**WANTS, "qos": [{"name": "long"}]}, told, done)
+
+    assert found["failed"] is True
+    assert why in found["msg"]

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from machines import plugin
+from machines import act, plugin
 
 from provision.judge import containers
 from provision.model import managed
@@ -15,6 +15,7 @@ from provision.model import managed
 plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
 plugin("plugins/module_utils/image_sources.py", "ansible.module_utils.image_sources")
 module = plugin("plugins/modules/cluster_container.py")
+action = plugin("plugins/action/cluster_container.py")
 
 ALL = ["nvidia.com/gpu=all"]
 
@@ -207,3 +208,31 @@ def test_a_container_that_is_paused_goes_on_or_is_asked_to_end_like_any_other() 
     docker.containers["slurmctld"]["paused"] = True
     assert docker.converge("new") == "replace"
     assert running(docker) == [("slurmctld", True)]
+
+
+def made(told: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what the action answers where the engine says this of slurmd, and what its module was told to do."""
+    done = []
+
+    def machine(module_args: dict[str, Any], module_name: str = "", task_vars: Any = None) -> dict[str, Any]:
+        if module_name == "machine_facts":
+            state = {"paths": {}, "packages": {}, "services": {}, "manager": {}, "containers": told}
+            return {"machine": {"state": state}, "changed": False}
+        done.append(module_args)
+        return {"changed": True}
+
+    return act(action, params(), machine), done
+
+
+def test_a_container_that_is_not_there_is_made_without_a_word_about_differences() -> None:
+    found, done = made({"found": {}, "raised": True})
+
+    assert (found["changed"], found["action"], found["differences"]) == (True, "create", [])
+    assert [(one["action"], one["raised"]) for one in done] == [("create", True)]
+
+
+def test_an_engine_that_is_silent_changes_nothing() -> None:
+    found, done = made(None)
+
+    assert (found["failed"], done) == (True, [])
+    assert "the container engine did not answer in time" in found["msg"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import plugin
+from machines import plugin, run_module
 
 hosts_file = plugin("plugins/module_utils/hosts_text.py")
 
@@ -62,3 +63,15 @@ def test_a_second_time_changes_nothing(lines: list[str]) -> None:
     once = planned("\n".join([*lines, "127.0.1.1 node1"]), "node1")
 
     assert planned(once, "node1") == once
+
+
+def test_the_module_writes_that_text_once(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("127.0.1.1 node1\n")
+    arguments = {"path": str(file), "entries": ENTRIES, "own_names": ["node1"]}
+
+    first, second = (run_module("roles/base_system/library/hosts_file.py", arguments) for _ in range(2))
+
+    assert (first["changed"], second["changed"]) == (True, False)
+    assert first["diff"]["before"] == "127.0.1.1 node1\n"
+    assert file.read_text() == BLOCK

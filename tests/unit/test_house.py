@@ -421,6 +421,61 @@ def test_a_module_of_our_own_says_why_no_stock_one_serves() -> None:
     assert [name for name, text in sorted(said.items()) if "Why not " not in text] == []
 
 
+#: Actions that are nothing without Ansible around them: the tests that have the real ansible-playbook run each.
+IN_A_PLAY = {
+    "plugins/action/cluster_check.py": "tests/roles/test_cluster_check.py",
+    "plugins/action/cluster_report.py": "tests/runs/test_controller_away.py",
+    "plugins/action/machine_facts.py": "tests/runs/test_hostile_machine.py",
+    "roles/hardware_facts/action_plugins/hardware_record.py": "tests/roles/test_hardware_facts.py",
+}
+
+
+def test_every_module_and_action_of_our_own_has_a_direct_test() -> None:
+    doors = ("plugins/action", "plugins/modules", "roles/*/library", "roles/*/action_plugins")
+    ours = {str(path.relative_to(content.ROOT)) for door in doors for path in content.ROOT.glob(f"{door}/*.py")}
+    texts = {path: path.read_text(encoding="utf-8") for path in (content.ROOT / "tests/unit").glob("test_*.py")}
+    direct = {name for name in ours for path, text in texts.items() if path != Path(__file__) and f'"{name}"' in text}
+
+    assert sorted(ours - direct) == sorted(IN_A_PLAY)
+    for name, test in IN_A_PLAY.items():
+        # The discover stage records hardware.
+        word = "discover" if "hardware_record" in name else Path(name).stem
+        assert word in (content.ROOT / test).read_text(encoding="utf-8"), name
+
+
+def test_only_programs_and_keys_land_as_they_are_and_texts_come_from_templates() -> None:
+    """Slurm's scripts for jobs are programs, too, and so are the modules of Python that a program imports."""
+    landed = {
+        content.ROOT / f"roles/{role.name}/files/{name}"
+        for role in ROLES
+        if (file := role / "vars/main.yml").is_file()
+        for name in re.findall(r"\bfile: *([\w./-]+)", file.read_text(encoding="utf-8"))
+    }
+
+    assert len(landed) >= 4
+    for path in landed:
+        assert path.suffix in (".py", ".asc") or path.read_text(encoding="utf-8").startswith("#!"), path
+
+
+#: Steps of make that are no test: they make what the others use, or show something.
+UNTIMED = {"help", "demo", "vm-tools", "support", "bench", "clean", "packages", "engine", "venv"}
+
+
+def test_the_duration_of_every_step_of_the_tests_is_noted() -> None:
+    text = (content.ROOT / "Makefile").read_text(encoding="utf-8")
+    recipes = {match[1]: match[2] for match in re.finditer(r"^([a-z-]+):.*##.*\n((?:\t.*\n)+)", text, re.MULTILINE)}
+    untimed = [
+        line
+        for target, lines in recipes.items()
+        if target not in UNTIMED
+        for line in lines.replace("\\\n", " ").splitlines()
+        if re.search(r"\$\(RUN\)(?! scripts/timed)|\bpytest\b(?<!timed)|shellcheck", line)
+        and "scripts/timed" not in line
+    ]
+
+    assert untimed == []
+
+
 def test_files_of_python_stay_small() -> None:
     long = {
         str(path.relative_to(content.ROOT))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import commands
+from machines import commands, run_module
 
 from provision import content
+from provision.model.facts import answered
 
 
 def script(folder: Path, text: str) -> list[str]:
@@ -123,3 +124,13 @@ def test_processes_are_started_in_one_way() -> None:
     files = [*(content.ROOT / "plugins").rglob("*.py"), *content.ROOT.glob("roles/*/library/*.py")]
 
     assert {file.name for file in files if "import subprocess" in file.read_text("utf-8")} == OWN_WAY.keys()
+
+
+def test_the_module_that_asks_a_machine_says_what_a_program_printed_and_when_it_was_asked() -> None:
+    asked = {"argv": ["sh", "-s"], "stdin": "echo hi; exit 3", "seconds": 20}
+
+    found = run_module("plugins/modules/machine_facts.py", {"gather": [], "commands": {"mine": asked}})
+
+    machine = answered(found, (), time.time(), time.time())
+    assert machine["commands"] == {"mine": {"rc": 3, "text": "hi\n"}}
+    assert found["changed"] is False

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from machines import plugin
+from machines import plugin, run_module
 from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansible's place
 
 from provision.judge import rdma_transfers
@@ -542,3 +542,11 @@ def test_a_side_that_only_served_says_who_measured() -> None:
 )
 def test_every_check_of_transfers_is_always_given(seen: Seen) -> None:
     assert sorted(check.id for check in checks(seen)) == sorted(SUBJECT.ids)
+
+
+def test_the_module_that_has_nobody_to_meet_ends_at_once() -> None:
+    arguments = {"address": "127.0.0.9", "name": "node9", "steps": [], "token": "t", "port": 18614, "patience": 5}
+
+    found = run_module("roles/rdma_userspace/library/rdma_transfers.py", arguments)
+
+    assert (found["results"], found["changed"]) == ([], False)
