@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
@@ -305,6 +306,49 @@ def test_the_roles_of_a_made_up_machine_break_something_in_their_scenario() -> N
     for role, scenario in MADE_UP.items():
         text = (content.ROOT / "molecule" / scenario / "side_effect.yml").read_text()
         assert re.search(rf"expect_red_role: {role}$", text, re.M), role
+
+
+#: Each way of molecule/shared/mutate.yml, by the kinds of things that it breaks, and the playbook that asks for it.
+WAYS = {
+    "edited": ("files", "verify"),
+    "gone": ("files", "side_effect"),
+    "places": ("directories absent", "side_effect"),
+}
+
+
+def mutated(scenario: str, playbook: str) -> dict[str, list[str]]:
+    """Return the ways in which a scenario breaks all that a role manages, by role."""
+    plays = yaml.safe_load((content.ROOT / f"molecule/{scenario}/{playbook}.yml").read_text(encoding="utf-8"))
+    tasks = [task for play in plays for task in play.get("tasks", ())]
+    asked = [task["vars"] for task in tasks if task.get("ansible.builtin.include_tasks") == "../shared/mutate.yml"]
+    return {one["mutate_role"]: one["mutate_ways"] for one in asked}
+
+
+def kinds_of(role: str) -> set[str]:
+    """Return the kinds of things that a role's data names."""
+    file = content.ROOT / "roles" / role / "vars/main.yml"
+    return set(yaml.safe_load(file.read_text(encoding="utf-8")).get(f"__{role}_managed", {})) & set(KINDS)
+
+
+@pytest.mark.parametrize("role", MADE_UP)
+def test_all_that_a_role_of_a_made_up_machine_manages_is_broken_in_its_scenario(role: str) -> None:
+    kinds, scenario = kinds_of(role), MADE_UP[role]
+    done = {way: mutated(scenario, playbook).get(role, []) for way, (_, playbook) in WAYS.items()}
+    broken = {kind for way, (names, _) in WAYS.items() if way in done[way] for kind in names.split()}
+    files = [way for way in ("edited", "gone") if way in done[way]]
+
+    # A package is taken away or let go by a task of the scenario's own.
+    assert kinds - {"packages"} <= broken, kinds
+    assert files == (["edited", "gone"] if "files" in kinds else [])
+    if "packages" in kinds:
+        text = (content.ROOT / "molecule" / scenario / "side_effect.yml").read_text(encoding="utf-8")
+        assert re.search(r"apt:|apt-mark unhold|dpkg_selections:|state: absent", text), role
+
+
+def test_the_ways_are_those_that_the_scenarios_know() -> None:
+    text = (content.ROOT / "molecule/shared/mutate_once.yml").read_text(encoding="utf-8")
+
+    assert re.findall(r"^      (\w+): \|$", text, re.M) == list(WAYS)
 
 
 def test_the_proof_of_a_role_is_what_verify_reads() -> None:
