@@ -13,7 +13,7 @@ answer, as ``ansible_facts.cluster_machine``.
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
-- ``prove``: the role has acted. What does not pass is a failure.
+- ``prove``: what does not pass is a failure; for verify (``cluster_check_collect``) it is recorded.
 - ``share``: what the machine tells others; of one that the task is delegated to, silence is an answer.
 
 What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
@@ -122,6 +122,7 @@ class ActionModule(ActionBase):
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
         task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
+        verify = then == "prove" and boolean(task_vars.get("cluster_check_collect", False), strict=False)
         if then == "act" and "slurm_conf" in roles and not task_vars["cluster_slurm_files"]:
             # Of some nodes no hardware is declared: Slurm's stage asks for its roles when it comes, and says so.
             roles = [role for role in roles if road.ROLES[role].stage != "slurm"]
@@ -133,9 +134,9 @@ class ActionModule(ActionBase):
         try:
             if then == "share":
                 return {**result, "ansible_facts": self._shared(roles, task_vars)}
-            facts, known, wanted, judged = self._judged(roles, task_vars, patience=1)
+            facts, known, wanted, judged = self._judged(roles, task_vars, 1, verify)
             if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
-                facts, known, wanted, judged = self._judged(roles, task_vars, patience=PATIENCE)
+                facts, known, wanted, judged = self._judged(roles, task_vars, PATIENCE, verify)
         except ManagedError as error:
             raise AnsibleActionFail(str(error)) from error
         except ValueError as error:
@@ -147,7 +148,7 @@ class ActionModule(ActionBase):
                 result["diff"] = diffs
         else:
             checks = list(chain(*judged.values()))
-            if boolean(task_vars.get("cluster_check_collect", False), strict=False):
+            if verify:
                 result["cluster_checks"] = [check.as_dict() for check in checks]
                 _record(task_vars, checks)
             else:
@@ -203,7 +204,7 @@ class ActionModule(ActionBase):
             known = road.handed_on(facts, given)
         return facts, known
 
-    def _judged(self, roles, task_vars, patience):
+    def _judged(self, roles, task_vars, patience, verify):
         """Return the machine's facts, what goes on from them, what each role wants, and the checks of each role."""
         facts, known = self._answered(roles, task_vars, patience)
         variables = _with_facts(task_vars, **known)
@@ -212,7 +213,7 @@ class ActionModule(ActionBase):
         for role in roles:
             wanted[role] = managed_from(self._rendered(role, templar, variables))
             wants = templar.template(variables.get(f"__{role}_wants") or {})
-            judged[role] = road.checks(role, facts, wanted[role], wants)
+            judged[role] = road.checks(role, facts, wanted[role], wants, verify=verify)
         return facts, known, wanted, judged
 
     def _diffs(self, wanted, facts, task_vars):

@@ -36,9 +36,12 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     try:
         machine = gpu_facts.read(facts)
     except ValueError as error:
-        return [*found, _returned(kept), PLANNED.unknown("planned", str(error))]
+        processes = driver.BEFORE.unknown("processes", str(error))
+        return [*found, processes, _returned(kept), PLANNED.unknown("planned", str(error))]
     planned = plan(machine, wants)
-    found += [_returned(kept, planned.skip), *driver.preflight(machine, planned, wants)]
+    first = driver.preflight(machine, planned, wants)
+    refused = {check.id for check in first}
+    found = [*(check for check in found if check.id not in refused), *first, _returned(kept, planned.skip)]
     if planned.skip or planned.refusals:
         return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
     observed, good = "; ".join(planned.pending), "nothing to change"

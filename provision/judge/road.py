@@ -46,10 +46,10 @@ class Role:
 
     ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
     are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
-    before anything is changed, so that preflight asks for them too. ``acts_on``: kinds that say only where to act;
-    verify does not owe them, because it asks for this role's proof by tasks of its own. ``fix``: where provisioning the
-    stage is not all that there is to say.
-    ``refuses_alone``: a machine on which a check that is made before fails is never acted on, also without preflight.
+    before anything is changed, so that preflight asks for them too. ``fix``: where provisioning the stage is not all
+    that there is to say. ``refuses_alone``: a machine on which a check that is made before fails is never acted on,
+    also without preflight. ``beside_others``: its own judge sees one machine alone, and says where to act; for a
+    verdict a task of the role compares machines.
     """
 
     stage: str
@@ -58,9 +58,9 @@ class Role:
     refuses: bool = False
     groups: tuple[str, ...] = ()
     asked_before: bool = False
-    acts_on: tuple[str, ...] = ()
     fix: str = ""
     refuses_alone: bool = False
+    beside_others: bool = False
 
 
 def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -89,10 +89,12 @@ ROLES: Mapping[str, Role] = {
     "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
     "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM, asked_before=True),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
-    "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, groups=_COMPUTE, acts_on=("files",)),
-    "cuda_toolkit": Role("gpu", gpu_stage.toolkits, groups=_COMPUTE, acts_on=("packages", "files")),
-    "nvidia_containers": Role("gpu", gpu_stage.containers, groups=_COMPUTE, acts_on=("files",)),
-    "rdma_userspace": Role("rdma", gpu_stage.rdma_userspace, groups=_COMPUTE, acts_on=("packages", "files")),
+    "nvidia_mig": Role("gpu", gpu_stage.nvidia_mig, ("files",), groups=_COMPUTE),
+    "cuda_toolkit": Role("gpu", gpu_stage.toolkits, ("packages", "files"), groups=_COMPUTE),
+    "nvidia_containers": Role("gpu", gpu_stage.containers, ("files",), groups=_COMPUTE),
+    "rdma_userspace": Role(
+        "rdma", gpu_stage.rdma_userspace, ("packages", "files"), groups=_COMPUTE, beside_others=True
+    ),
     "gpudirect_rdma": Role("rdma", gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_USED),
     "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
@@ -117,12 +119,17 @@ def roles_for(roles: Iterable[str], groups: Collection[str]) -> list[str]:
     return [name for name in roles if not ROLES[name].groups or set(ROLES[name].groups) & set(groups)]
 
 
-def checks(role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any]) -> list[Check]:
-    """Return the checks of one role on one machine. ``own`` is what the role's own judge compares with."""
+def checks(
+    role: str, facts: MachineFacts, wants: Managed, own: Mapping[str, Any], *, verify: bool = False
+) -> list[Check]:
+    """Return the checks of one role on one machine. ``own`` is what the role's own judge compares with.
+
+    ``verify``: they are for a verdict, which has the rest from tasks that compare machines.
+    """
     entry = ROLES[role]
     state: Mapping[str, Any] = facts.get("state") or {}
-    found = managed.checks(generic(role, (*entry.kinds, *entry.acts_on)), wants, state)
-    if entry.judge is not None:
+    found = managed.checks(generic(role, entry.kinds), wants, state)
+    if entry.judge is not None and not (verify and entry.beside_others):
         found += managed.with_restarts(entry.judge(facts, own), wants, state)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -259,7 +260,8 @@ LEFT_THERE = {
 }
 
 
-def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
+def without_what_gpus_need(tmp_path: Path, then: str) -> RunReport:
+    """Observe two nodes; on both is nothing of what a site asks for on the first."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
     # The lists of other keys are as they should be: absent. Of the rest nothing is there, and no package is held.
@@ -273,18 +275,39 @@ def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_
     answer = {**GOOD, "commands": commands, "state": {**GOOD["state"], "paths": paths, "packages": packages}}
     for host in ("node1", "node2"):
         (tmp_path / f"{host}.json").write_text(json.dumps([answer]), encoding="utf-8")
-    play = PLAY.format(name="Observe", hosts="slurm_compute").replace("  tasks:\n", f"  vars:{ASKED_FOR}  tasks:\n")
-    (tmp_path / "try.yml").write_text(play + GPUS, encoding="utf-8")
+    collect = "    cluster_check_collect: true\n" if then == "prove" else ""
+    variables = f"  vars:{ASKED_FOR}{collect}  tasks:\n"
+    play = PLAY.format(name="Observe", hosts="slurm_compute").replace("  tasks:\n", variables)
+    (tmp_path / "try.yml").write_text(play + GPUS.replace("]}", f"], then: {then}}}"), encoding="utf-8")
+    return run(tmp_path / "try.yml")[0]
 
-    report = run(tmp_path / "try.yml")[0]
 
-    assert report.ok, report.failures
-    found = {one.check.id: one.check.observed for one in report.pending if one.check.host == "node1"}
+def names_what_is_absent(found: Mapping[str, str]) -> None:
     assert found["cuda_toolkit.packages"] == "not held: cuda-toolkit-12-8"
     for name, left in LEFT_THERE.items():
         shown, _, more = found[name].partition("; and ")
         assert shown.count("is absent") + int(more.partition(" ")[0] or 0) == len(left)
+
+
+def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
+    report = without_what_gpus_need(tmp_path, "act")
+
+    assert report.ok, report.failures
+    names_what_is_absent({one.check.id: one.check.observed for one in report.pending if one.check.host == "node1"})
     assert {one.check.host for one in report.pending} == {"node1"}
+
+
+def test_what_the_gpu_roles_leave_is_missed_by_verify_where_plan_would_change_it(tmp_path: Path) -> None:
+    (tmp_path / "act").mkdir()
+    (tmp_path / "prove").mkdir()
+    planned = without_what_gpus_need(tmp_path / "act", "act").pending
+    told = without_what_gpus_need(tmp_path / "prove", "prove").checks
+
+    missed = [check for check in told if not check.ok]
+    names_what_is_absent({check.id: check.observed for check in missed})
+    # The same, each once, with the same words; and what passes is told as well.
+    assert sorted(missed, key=str) == sorted((one.check for one in planned if not one.check.ok), key=str)
+    assert ("nvidia_mig.files", "node2", "pass") in [(check.id, check.host, check.verdict) for check in told]
 
 
 #: A machine with an adapter that no driver runs, and one without.
@@ -324,3 +347,15 @@ def test_what_the_rdma_role_leaves_is_repaired_on_machines_with_an_adapter(tmp_p
     assert found["rdma_userspace.files"] == f"{modules} has another text; {rules} is absent"
     assert not [one for one in report.pending if one.check.host == "node2"]
     assert {"doca-ofed", "rdma-core"} <= set(asked(tmp_path, "node1")[0]["packages"])
+
+    proof = play.replace("  vars: {", "  vars: {cluster_check_collect: true, ") + OBSERVED.replace(
+        "munge]", "rdma_userspace], then: prove"
+    )
+    (tmp_path / "try.yml").write_text(proof, encoding="utf-8")
+    told = run(tmp_path / "try.yml")[0].checks
+
+    # The adapters themselves are compared with others', by a task of their own.
+    assert {check.id for check in told} == {"rdma_userspace.packages", "rdma_userspace.files"}
+    assert {check.id: check.observed for check in told if not check.ok} == {
+        name: found[name] for name in ("rdma_userspace.packages", "rdma_userspace.files")
+    }

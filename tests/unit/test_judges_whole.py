@@ -19,6 +19,7 @@ from provision.judge import (
     ddp,
     driver,
     gpu_containers,
+    gpu_stage,
     gpudirect,
     gpus,
     jobs,
@@ -187,6 +188,17 @@ def test_every_state_of_a_driver_gives_all_of_its_checks(name: str, tmp_path: Pa
     machine, case = driver_machines.machine(name, tmp_path)
 
     whole([driver.checks(machine, driver_machines.wants(case))], (driver.SUBJECT,))
+
+
+@pytest.mark.parametrize("name", ["", *driver_machines.names()])
+def test_the_stage_of_the_driver_gives_each_of_its_checks_once(name: str, tmp_path: Path) -> None:
+    machine, case = driver_machines.machine(name, tmp_path) if name else ({"gpu": []}, {})
+
+    told = gpu_stage.nvidia_driver(machine, {**driver_machines.wants(case), "compute": True, "kept": False})
+
+    whole([told], (driver.SUBJECT, driver.BEFORE, gpu_stage.PLANNED))
+    # There is a module for each kernel.
+    assert len(told) == len({(check.id, check.observed) for check in told})
 
 
 @pytest.mark.parametrize("wanted", ["auto", "always", "never"])

@@ -8,11 +8,39 @@ import pkgutil
 from collections.abc import Sequence
 
 import pytest
+import yaml
 
-from provision import judge
+from provision import content, judge
 from provision.events.fold import RunReport
 from provision.events.verdict import NEVER_RAN, verdict
-from provision.judge import causes, manifest
+from provision.judge import (
+    base_system,
+    causes,
+    cluster_users,
+    ddp_ready,
+    driver,
+    engine,
+    gpu_containers,
+    gpu_stage,
+    gpudirect,
+    images,
+    job_docker,
+    job_images,
+    manifest,
+    mig,
+    munge,
+    nfs_server,
+    rdma,
+    road,
+    shared_storage,
+    slurm_accounts,
+    slurm_client,
+    slurm_conf,
+    slurm_database,
+    slurm_image,
+    slurm_running,
+    toolkit,
+)
 from provision.model.checks import Check, Subject, Verdict
 from provision.report.checks import show_checks
 from provision.report.documents import run_document
@@ -41,6 +69,55 @@ def test_every_check_of_every_subject_is_owed_by_some_machine(module: str, subje
     owed = {name for ids in OWED.values() for _, name in ids}
 
     assert set(subject.ids) <= owed, f"provision/judge/{module}.py is not in the manifest"
+
+
+#: What the own judge of each role says; tests/unit/test_judges_whole.py has each give all of it.
+OF_ROLES: dict[str, tuple[Subject, ...]] = {
+    "base_system": (base_system.SUBJECT,),
+    "nfs_server": (nfs_server.SUBJECT,),
+    "shared_storage": (shared_storage.BEFORE, shared_storage.SUBJECT),
+    "cluster_users": (cluster_users.BEFORE, cluster_users.SUBJECT),
+    "container_engine": (engine.SUBJECT,),
+    "container_images": (images.SUBJECT,),
+    "job_docker": (job_docker.BEFORE, job_docker.SUBJECT),
+    "nvidia_driver": (driver.SUBJECT, driver.BEFORE, gpu_stage.PLANNED),
+    "nvidia_mig": (mig.SUBJECT,),
+    "cuda_toolkit": (toolkit.SUBJECT,),
+    "nvidia_containers": (gpu_containers.SUBJECT,),
+    "rdma_userspace": (rdma.SUBJECT,),
+    "gpudirect_rdma": (gpudirect.SUBJECT,),
+    "munge": (munge.MACHINE,),
+    "slurm_image": (slurm_image.SUBJECT,),
+    "slurm_database": (slurm_database.SUBJECT,),
+    "slurm_accounts": (slurm_accounts.SUBJECT,),
+    "slurm_conf": (slurm_conf.SUBJECT,),
+    "slurm_client": (slurm_client.SUBJECT,),
+    "slurm_service": (slurm_running.SUBJECT,),
+    "job_images": (job_images.BEFORE, job_images.SUBJECT),
+    "ddp_validation": (ddp_ready.SUBJECT,),
+}
+
+
+def test_verify_owes_every_check_on_which_provision_acts_and_that_plan_tells() -> None:
+    assert OF_ROLES.keys() == {name for name, role in road.ROLES.items() if not role.refuses}
+    for name, own in OF_ROLES.items():
+        role = road.ROLES[name]
+        # The driver's role asks the controller, too; it acts on compute nodes alone.
+        of = {"nvidia_driver": ("slurm_compute",)}.get(name, role.groups or tuple(GROUPS))
+        acted_on = {
+            (host, check)
+            for subject in (road.generic(name, role.kinds), *own)
+            for check in subject.ids
+            for group in of
+            for host in GROUPS[group]
+        }
+        assert acted_on - OWED["verify"] == set(), name
+
+
+def test_verify_observes_what_provision_observes() -> None:
+    observed = yaml.safe_load(content.playbook("verify").read_text(encoding="utf-8"))[0]["vars"]["__stage_roles"]
+
+    assert set(observed) == OF_ROLES.keys()
 
 
 def whole(command: str) -> list[Check]:
