@@ -38,25 +38,31 @@ NOTE = """---
 """
 
 
+#: The roles after the driver's, each with the part of it that changes a machine, and what a site asks of them.
+STEPS = {"nvidia_mig": "divide", "cuda_toolkit": "install", "nvidia_containers": "install"}
+ASKED = "node_mig=0:1g.5gb nvidia_containers_install=true cuda_toolkit_versions='[\"12.8\"]'"
+
+
 class Stage:
     """Stage gpu on this computer: real order, real return to Slurm, and stand-ins for what changes a machine."""
 
     def __init__(self, directory: Path, *, reason: str = REASON, needs: bool = True) -> None:
         self.directory = directory
         roles = directory / "roles"
-        shutil.copytree(content.ROOT / "roles/nvidia_driver", roles / "nvidia_driver")
+        for role in ("nvidia_driver", *STEPS):
+            shutil.copytree(content.ROOT / "roles" / role, roles / role)
         pending = "[driver]" if needs else "[]"
-        self.task("nvidia_driver", "true")
+        self.task("nvidia_driver", "true", "change")
+        (roles / "nvidia_driver/tasks/verify.yml").write_text("---\n")
         (roles / "nvidia_driver/tasks/plan.yml").write_text(
             "---\n- name: Decide\n  ansible.builtin.set_fact:\n"
             f"    __nvidia_driver_state: {{plan: {{skip: '', pending: {pending}}}}}\n"
         )
-        for role in ("nvidia_mig", "cuda_toolkit", "nvidia_containers"):
-            self.task(role, "true")
+        for role, part in STEPS.items():
+            self.task(role, "true", part)
         self.task("slurm_service", f"touch {directory}/renewed", "renew")
-        # Without the observation before it, which would find this computer as it is.
+        # Without the observations, which would find this computer as it is: the inventory has their groups.
         plays = [play for play in yaml.safe_load(content.playbook("gpu").read_text()) if "hosts" in play]
-        plays[0]["hosts"] = "slurm_compute"
         (directory / "gpu.yml").write_text(yaml.safe_dump(plays))
         (directory / "bin").mkdir()
         (directory / "bin/docker").write_text(DOCKER.format(directory))
@@ -76,7 +82,8 @@ class Stage:
         """Run the stage."""
         host = HOST.format(python=sys.executable)
         inventory = self.directory / "inventory.ini"
-        inventory.write_text(f"[slurm_controller]\nhead {host}\n[slurm_compute]\nnode1 {host}\n")
+        found = "".join(f"[pending_{role}]\nnode1\n" for role in ("nvidia_driver", *STEPS))
+        inventory.write_text(f"[slurm_controller]\nhead {host}\n[slurm_compute]\nnode1 {host} {ASKED}\n{found}")
         environment = {
             **clean_environment(),
             "ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"),
@@ -142,7 +149,7 @@ def test_a_node_whose_container_sees_no_gpu_stays_drained_and_the_message_says_s
 )
 def test_a_step_that_fails_leaves_the_node_drained_and_says_so(tmp_path: Path, role: str) -> None:
     stage = Stage(tmp_path)
-    stage.task(role, "exit 1")
+    stage.task(role, "exit 1", STEPS.get(role, "change"))
 
     done = stage.run()
 

@@ -107,8 +107,9 @@ def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
     gpu = [play for play in yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8")) if "hosts" in play]
 
     assert asking == ["plan"]
-    asked = gpu[0]["tasks"][0]["ansible.builtin.import_role"]
-    assert (asked["name"], asked["tasks_from"]) == ("nvidia_driver", "plan")
+    first = gpu[0]["tasks"][0]["ansible.builtin.import_role"]
+    assert (first["name"], first["tasks_from"]) == ("nvidia_driver", "sort")
+    assert next(tasks(TASKS / "sort.yml"))["ansible.builtin.import_tasks"] == "plan.yml"
 
 
 @pytest.mark.parametrize(("kept", "verdict"), [(True, "fail"), (False, "pass")])

@@ -129,14 +129,11 @@ def test_a_hash_in_a_command_and_a_linters_mark_are_no_comment() -> None:
 
 PLAYBOOKS = sorted((content.ROOT / "playbooks").glob("*.yml"))
 
-#: All that a play does besides importing roles: it sorts machines, and stops those that did not pass.
-BESIDE_ROLES = {
-    "ansible.builtin.group_by",
-    "cluster_check",
-    "observe",
-    "ansible.builtin.set_fact",
-    "ansible.builtin.add_host",
-}
+#: The stages that change machines.
+STAGES = [content.playbook(name) for name in ("base", "containers", "gpu", "rdma", "munge", "slurm")]
+
+#: What else plays do that change nothing: they ask, work out what is the same for all, choose who asks, and end a run.
+BESIDE_ROLES = {"cluster_check", "observe", "ansible.builtin.set_fact", "ansible.builtin.add_host"}
 
 
 def test_both_doors_ask_the_same_before_anything_is_changed() -> None:
@@ -145,12 +142,43 @@ def test_both_doors_ask_the_same_before_anything_is_changed() -> None:
     assert set(observed["vars"]["__stage_roles"]) == set(road.roles_of(["preflight"]))
 
 
+@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
+def test_a_stages_playbook_is_a_list_of_roles_and_of_parts_of_roles(path: Path) -> None:
+    """Ansible's ``roles:`` knows no ``tasks_from``: a play that needs a part of a role imports it, and that is all.
+
+    Such a task has no condition, no loop and no block.
+    """
+    for play in (play for play in load(path) if "hosts" in play):
+        assert ("roles" in play) != ("tasks" in play), play["name"]
+        for task in play.get("tasks", []):
+            chooses = task.keys() <= {"name", "ansible.builtin.add_host", "changed_when"}
+            assert chooses or task.keys() == {"name", "ansible.builtin.import_role"}, f"{play['name']}: {task['name']}"
+
+
+@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
+def test_a_role_of_a_stage_runs_where_a_check_of_its_own_fails(path: Path) -> None:
+    """Parts of the driver's role run where it has sorted the machines, whose checks had failed, by their plans."""
+    for play in (play for play in load(path) if "hosts" in play):
+        named = [str(role["role"]) for role in play.get("roles", [])]
+        named += [task["ansible.builtin.import_role"]["name"] for task in play.get("tasks", []) if "name" in task
+                  and "ansible.builtin.import_role" in task]  # fmt: skip
+        asked = set(re.findall(r"'(\w+)'", " ".join(re.findall(r"query\('pending'([^)]*)\)", play["hosts"]))))
+        assert asked - {"controller", "others"} == set(named) or play["name"] in BY_THEIR_OWN, play["name"]
+
+
+#: Plays of a stage whose machines an earlier play of it has chosen from those on which the role has something to do.
+BY_THEIR_OWN = {
+    "Change the driver, one machine first",
+    "Give the nodes back to Slurm when their jobs can work",
+    "Ask the controller about the compute nodes",
+}
+
+
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
-def test_playbooks_import_roles_and_at_most_sort_and_stop_machines(path: Path) -> None:
+def test_playbooks_import_roles_and_at_most_choose_and_stop_machines(path: Path) -> None:
     tasks = tasks_in([task for play in load(path) for task in play.get("tasks", [])])
 
-    # A block holds such tasks, and what is said where one of them fails.
-    allowed = {"ansible.builtin.import_role", "ansible.builtin.include_role", "block", *BESIDE_ROLES}
+    allowed = {"ansible.builtin.import_role", "ansible.builtin.include_role", *BESIDE_ROLES}
     others = [task["name"] for task in tasks if not allowed & task.keys()]
 
     assert others == []
@@ -311,13 +339,13 @@ def unspecified(text: str, names: set[str]) -> list[str]:
 def test_every_variable_that_is_read_or_named_in_a_fix_is_specified() -> None:
     product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
     texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2", ""}}
-    # Filters, modules, functions and what a loop is over bear their role's name too, and so do the groups of playbooks.
-    # So do what templates are given.
+    # Filters, modules, functions and what a loop is over bear their role's name too, so do the groups that roles
+    # make, and what templates are given.
     names = {path.stem for path in texts} | {"slurm_conf_values"}
     for text in texts.values():
         names |= set(re.findall(r"^\s*(?:def|loop_var:) (\w+)", text, re.MULTILINE))
-    for path in (content.ROOT / "playbooks").glob("*.yml"):
-        for task in tasks_in([task for play in load(path) for task in play.get("tasks", [])]):
+    for path in task_files():
+        for task in tasks_in(load(path)):
             names |= set(re.findall(r"\w+", str(task.get("ansible.builtin.group_by", ""))))
 
     found = {
