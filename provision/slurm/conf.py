@@ -161,7 +161,6 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("GroupUpdateTime", "60", "who joins or leaves a group does so in jobs within a minute, not ten")
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
-    yield Parameter("LaunchParameters", "use_interactive_step", "salloc's shell runs on the node that was granted")
     yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
     yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")

@@ -65,7 +65,14 @@ def test_a_shell_on_a_node_is_hers(provisioned_lab: labs.Lab) -> None:
     assert shell.returncode == 3
 
 
-def test_an_allocation_has_a_shell_on_its_node_in_which_steps_run(provisioned_lab: labs.Lab) -> None:
+#: What a user asks of the machine, in salloc's shell as outside.
+AS_BEFORE = "hostname; id; sudo -n true 2>&1; ssh -V 2>&1"
+
+
+def test_an_allocation_has_a_shell_where_she_is_as_it_was_before_and_steps_on_its_nodes(
+    provisioned_lab: labs.Lab,
+) -> None:
+    before = provisioned_lab.ssh("head", AS_BEFORE, user=USER).stdout.split("\n")
     allocation = terminal(provisioned_lab, "salloc --nodes=2 --time=5")
     assert allocation.stdout is not None
     # What is typed before the shell is there, salloc's own terminal throws away.
@@ -74,10 +81,14 @@ def test_an_allocation_has_a_shell_on_its_node_in_which_steps_run(provisioned_la
         pass
 
     told, _ = allocation.communicate(
-        "hostname; srun hostname </dev/null | sort | xargs echo steps\nexit 4\n", timeout=60
+        f"{AS_BEFORE}; srun hostname </dev/null | sort | xargs echo steps\nexit 4\n", timeout=60
     )
 
     assert "Granted job allocation" in prompt, prompt + told
+    assert before[0] == "head"
+    assert any("sudo" in line for line in before), "she may not, and is told so"
+    assert any(line.startswith("OpenSSH_") for line in before)
+    assert set(before) <= set(told.replace("\r", "").split("\n"))
     assert "steps node1 node2" in told
     assert allocation.returncode == 4
 
