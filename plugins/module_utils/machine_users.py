@@ -17,6 +17,9 @@ from ansible.module_utils.machine_hardware import read
 #: directory that is asked for the first time takes some milliseconds for each.
 SECONDS, KEYS = 10, 100
 
+#: Numbers of people, as login.defs has them (UID_MIN, UID_MAX); below are the system's, which differ between machines.
+PEOPLE = range(1000, 60000)
+
 
 def rows(root, path, fields):
     """Return the lines of a file of the user data base that have so many fields, split."""
@@ -68,6 +71,11 @@ def own_users(root, names):
     return found
 
 
+def ordinary(root, database, fields):
+    """Return name and number of all people, or of their groups, in the machine's own files."""
+    return {row[0]: number(row[2]) for row in rows(root, f"etc/{database}", fields) if number(row[2]) in PEOPLE}
+
+
 def homes(paths, patience, run):
     """Return uid and kind of what is at each path that is there; None where a file system does not answer.
 
@@ -95,8 +103,9 @@ def subordinate(root, kind):
 def collect(root, ask, patience=1, run=None):
     """Return what is asked: ``users`` and ``groups`` by name, ``uids`` and ``gids`` by number, ``homes`` by path.
 
-    ``known_users`` and ``known_groups`` are name, number and whether the machine's own files have it, of all that
-    the name services know of those. What did not answer is None.
+    ``ordinary_users`` and ``ordinary_groups`` are all people's of the machine's own files, for other machines to be
+    compared with. ``known_users`` and ``known_groups`` are name, number and whether the machine's own files have it, of
+    all that the name services know of those. What did not answer is None.
     """
     run = run or command_run
     found: dict = {"users": own_users(root, set(ask.get("users") or ()))}
@@ -108,6 +117,7 @@ def collect(root, ask, patience=1, run=None):
         found[f"known_{names}"] = told and [
             {"name": name, "number": its, "own": name in own} for name, its in sorted(known)
         ]
+        found[f"ordinary_{names}"] = ordinary(root, database, fields)
     found["homes"] = homes(ask.get("homes") or (), patience, run)
     found.update({kind: subordinate(root, kind) for kind in ("subuid", "subgid")})
     return found

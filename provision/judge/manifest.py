@@ -43,6 +43,7 @@ from provision.judge import (
     slurm_image,
     slurm_running,
     toolkit,
+    users_before,
 )
 from provision.model.checks import Check, Subject, Verdict
 
@@ -75,7 +76,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
     "preflight": (
         (_ALL, ACCESS),
         (_ALL, preflight.SUBJECT),
-        (_ALL, cluster_users.BEFORE),
+        (_ALL, users_before.SUBJECT),
         (_ALL, shared_storage.BEFORE),
         (_SLURM, job_images.BEFORE),
         (_SLURM, job_docker.BEFORE),
@@ -86,7 +87,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (("nfs_server",), nfs_server.SUBJECT),
         (_ALL, shared_storage.BEFORE),
         (_ALL, shared_storage.SUBJECT),
-        (_ALL, cluster_users.BEFORE),
+        (_ALL, users_before.SUBJECT),
         (_ALL, cluster_users.SUBJECT),
         (_USED, engine.SUBJECT),
         (_USED, images.SUBJECT),

@@ -204,6 +204,9 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         # What slurmctld does not say is nothing that somebody could be accused of.
         resume = slurm["slurmctld"].get("resume")
         shared["slurm"] = {"files": slurm["files"], "start": slurm["start"], "resume": resume}
+    if "people" in facts:
+        people = facts["people"]
+        shared["people"] = {"users": people["ordinary_users"], "groups": people["ordinary_groups"]}
     if (drained := gpu_stage.drained(facts)) is not None:
         shared["drained"] = drained
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}

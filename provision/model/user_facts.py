@@ -53,11 +53,13 @@ class Range(TypedDict):
 
 @with_config(STRICT)
 class UserFacts(TypedDict):
-    """Who is known on the machine, None where it did not say in time."""
+    """Who is known on the machine, None where it did not say in time; ``ordinary``: people's, of its own files."""
 
     users: dict[Text, OwnUser]
     known_users: list[Known] | None
     known_groups: list[Known] | None
+    ordinary_users: dict[Text, Number]
+    ordinary_groups: dict[Text, Number]
     homes: dict[Text, Home] | None
     subuid: list[Range]
     subgid: list[Range]

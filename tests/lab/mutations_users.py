@@ -59,6 +59,13 @@ REFUSED_USERS = (
         undo="usermod --uid 2001 ada",
     ),
     Row(
+        "somebody whom nobody declares has the number of another",
+        "node1",
+        "echo t-other:x:1000:1000::/:/bin/false >>/etc/passwd",
+        {"cluster_users.same_ids": "uid 1000 is t-other's, on the controller admin's"},
+        undo="sed -i /^t-other:/d /etc/passwd",
+    ),
+    Row(
         "a group that is not declared is only on the other machines",
         "node2",
         # The distribution's group comes back as it was, and in its place, by which a user's groups are ordered.

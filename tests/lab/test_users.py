@@ -89,13 +89,28 @@ def test_numbers_and_names_of_somebody_elses_are_refused_by_preflight(provisione
         "shells": ["no /bin/none"],
     }
 
-    found = labs.document(provisioned_lab.inventory, "preflight", "-e", json.dumps(declared))
+    # Two whom nobody declares, each machine with its own idea of them; and a group that only the controller has.
+    made = {"head": "useradd --no-create-home --uid 58001 t-two; groupadd --gid 58100 nobodys"}
+    made["node1"] = "useradd --no-create-home --uid 58002 t-two; useradd --no-create-home --uid 58001 t-one"
+    try:
+        for machine, script in made.items():
+            provisioned_lab.root(machine, script)
+        found = labs.document(provisioned_lab.inventory, "preflight", "-e", json.dumps(declared))
+    finally:
+        for machine in made:
+            provisioned_lab.root(machine, "userdel t-two; userdel t-one; groupdel nobodys", check=False)
 
     assert found["exit_code"] == 3
+    told = [one for one in found["checks"] if one["id"] == "cluster_users.same_ids" and one["verdict"] == "fail"]
+    assert [one["host"] for one in told] == ["node1"]
+    assert "t-two has uid 58002, on the controller 58001" in told[0]["observed"]
+    assert "uid 58001 is t-one's, on the controller t-two's" in told[0]["observed"]
     for name, words in wanted.items():
         told = {one["host"]: one for one in found["checks"] if one["id"] == f"cluster_users.{name}"}
-        assert {host: one["verdict"] for host, one in told.items()} == dict.fromkeys(provisioned_lab.machines, "fail")
-        for one in told.values():
+        failed = {host: one for host, one in told.items() if one["verdict"] == "fail"}
+        lacking = [machine for machine in provisioned_lab.machines if name != "known_groups" or machine != "head"]
+        assert sorted(failed) == sorted(lacking)
+        for one in failed.values():
             assert [text for text in words if text not in one["observed"]] == [], one
     # slurmctld asks on its own machine who somebody is, so that one has to know them.
     told = [one for one in found["checks"] if one["id"] == "cluster_users.accounts" and one["verdict"] == "fail"]

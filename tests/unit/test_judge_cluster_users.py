@@ -8,7 +8,7 @@ from typing import Any
 import machines
 import pytest
 
-from provision.judge import cluster_users, road
+from provision.judge import cluster_users, road, users_before
 from provision.model.checks import Check, Verdict
 from provision.model.facts import facts_from
 from provision.model.users_declared import users_from
@@ -23,6 +23,8 @@ WANTS = {
     "homes": ["ada", "ben"],
     "proof": {"name": "ada", "uid": 2001, "declared": True},
     "members": ["lucy"],
+    "controller": {"users": {"ada": 9, "eve": 1501}, "groups": {"lab": 1501}},
+    "local": ["admin"],
     "login": True,
     "keys": "/etc/ssh/keys",
 }
@@ -48,6 +50,8 @@ GOOD: dict[str, Any] = {
     "homes": {path: {"uid": uid, "kind": "directory"} for path, uid in (("/home/ada", 2001), ("/home/ben", 2002))},
     "subuid": RANGES,
     "subgid": RANGES,
+    "ordinary_users": {"ada": 2001, "admin": 1501, "eve": 1501, "only": 1700},
+    "ordinary_groups": {"lab": 1501, "physics": 3001},
 }
 SHELLS = {"/bin/bash": {"kind": "file"}}
 
@@ -60,7 +64,7 @@ def judged(wants: dict[str, Any] | None = None, **changed: Any) -> dict[str, Che
     commands = {"sshd": sshd} if sshd else {}
     facts = facts_from({"people": {**deepcopy(GOOD), **changed}, "state": state, "commands": commands})
     checks = {check.id: check for check in cluster_users.checks(facts, {**WANTS, **(wants or {})})}
-    assert set(checks) == {*cluster_users.BEFORE.ids, *cluster_users.SUBJECT.ids}
+    assert set(checks) == {*users_before.SUBJECT.ids, *cluster_users.SUBJECT.ids}
     return checks
 
 
@@ -179,13 +183,47 @@ def test_who_is_in_an_account_and_known_to_nobody_is_refused_before_anything_is_
     assert judged({"members": []}, known_users=[])["cluster_users.accounts"].verdict is Verdict.SKIP
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"ordinary_users": {"eve": 1502}}, "eve has uid 1502, on the controller 1501"),
+        ({"ordinary_users": {"joe": 1501}}, "uid 1501 is joe's, on the controller eve's"),
+        ({"ordinary_groups": {"lab": 1502}}, "lab has gid 1502, on the controller 1501"),
+        ({"ordinary_groups": {"eve": 1501}}, "gid 1501 is eve's, on the controller lab's"),
+    ],
+)
+def test_whom_nobody_declares_and_who_is_another_on_the_controller_is_refused(
+    changed: dict[str, Any], said: str
+) -> None:
+    check = judged(**changed)["cluster_users.same_ids"]
+
+    assert (check.verdict, check.before, check.observed) == (Verdict.FAIL, True, said)
+    assert "cluster_users_local" in check.fix
+    nobody = {**WANTS, "users": [], "groups": []}
+    people = {**deepcopy(GOOD), **changed}
+    checks = cluster_users.checks(facts_from({"people": people}), nobody)
+    assert said in next(one.observed for one in checks if one.id == "cluster_users.same_ids")
+
+
+def test_where_the_controller_has_not_told_whom_it_knows_nobody_is_accused() -> None:
+    check = judged({"controller": None}, ordinary_users={"eve": 1502})["cluster_users.same_ids"]
+
+    assert (check.verdict, check.unproven) == (Verdict.SKIP, True)
+
+
+def test_the_controllers_people_are_told_others() -> None:
+    told = road.handed_on(facts_from({"people": deepcopy(GOOD)}))["cluster_shared"]["people"]
+
+    assert told == {"users": GOOD["ordinary_users"], "groups": GOOD["ordinary_groups"]}
+
+
 def test_who_is_in_an_account_is_asked_for_where_nobody_is_declared() -> None:
-    wants = {"users": [], "groups": [], "proof": WANTS["proof"], "members": ["lucy"]}
+    wants = {**WANTS, "users": [], "groups": []}
     people = {**deepcopy(GOOD), "known_users": []}
 
     checks = {check.id: check for check in cluster_users.checks(facts_from({"people": people}), wants)}
 
-    assert set(checks) == {*cluster_users.BEFORE.ids, *cluster_users.SUBJECT.ids}
+    assert set(checks) == {*users_before.SUBJECT.ids, *cluster_users.SUBJECT.ids}
     assert checks["cluster_users.accounts"].verdict is Verdict.FAIL
 
 

@@ -53,6 +53,7 @@ def test_its_own_files_and_its_name_services_are_told_apart(tmp_path: Path) -> N
         {"name": "ldap", "number": 2002, "own": False},
     ]
     assert [entry["number"] for entry in found["known_groups"]] == [3001, 44]
+    assert (found["ordinary_users"], found["ordinary_groups"]) == ({"ada": 2001}, {"physics": 3001, "biology": 3002})
     assert found["homes"] == {"/home/ada": {"uid": 2001, "kind": "directory"}}
     assert found["subuid"] == [
         {"owner": "ada", "first": 67698688, "count": 65536},

@@ -39,6 +39,7 @@ from provision.judge import (
     slurm_database,
     slurm_image,
     slurm_running,
+    users_before,
 )
 from provision.model.managed import KINDS
 
@@ -89,7 +90,7 @@ MADE_UP = {
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
     base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.BEFORE, shared_storage.SUBJECT,
-    cluster_users.BEFORE, cluster_users.SUBJECT,
+    users_before.SUBJECT, cluster_users.SUBJECT,
     engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
     hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT,
