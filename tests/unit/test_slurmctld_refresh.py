@@ -109,6 +109,9 @@ class Machine:
     def __init__(self, folder: Path, running: dict[str, str], *, refuses: bool = False, answers: bool = True) -> None:
         self.folder, self.boot, self.reconfigured = folder, 1000, 0
         self.refuses, self.answers = refuses, answers
+        #: How many nodes have not registered, each time that it is asked; the last from then on.
+        self.unknown: list[int] = [0]
+        self.asked = 0
         self.params = {"directory": str(folder), "container": "slurmctld", "record": str(folder / "record"), "wait": 0}
         for name, text in running.items():
             (folder / name).write_text(text)
@@ -126,6 +129,10 @@ class Machine:
                 return 1, "", "slurm_reconfigure error: Unspecified error"
             self.boot += 50
             return 0, "", ""
+        if "sinfo" in told:
+            assert "--states=unknown" in words
+            self.asked += 1
+            return 0, f"{self.unknown.pop(0) if len(self.unknown) > 1 else self.unknown[0]}\n", ""
         if "docker logs" in told:
             return 0, "", "slurmctld: fatal: cannot find scheduler plugin for sched/nonsense\n"
         return 1, "", "no answer"
@@ -140,6 +147,62 @@ class Machine:
         monkeypatch.setattr(module, "AnsibleModule", lambda **_: self)
         module.main()
         return self.result
+
+
+class Clock:
+    """Time that passes while somebody sleeps, and a little while somebody looks."""
+
+    strftime, gmtime = staticmethod(module.time.strftime), staticmethod(module.time.gmtime)
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def started(folder: Path, monkeypatch: pytest.MonkeyPatch, unknown: list[int]) -> tuple[Machine, float]:
+    """Run the module on a slurmctld that was started anew five seconds ago; return it and the seconds it took."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    machine = Machine(folder, OLD)
+    machine.boot, machine.unknown, machine.params["wait"] = int(clock.now) - 5, unknown, 60
+    begun = clock.now
+    machine.run(monkeypatch)
+    return machine, clock.now - begun
+
+
+def test_after_a_start_it_is_waited_for_that_all_nodes_have_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that is asked for before that hangs for two minutes."""
+    machine, _ = started(tmp_path, monkeypatch, [2, 2, 1, 0])
+
+    assert machine.asked == 4
+
+
+def test_nodes_that_are_down_are_not_waited_for_longer_than_none_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, took = started(tmp_path, monkeypatch, [*[3] * 10, 1])
+
+    # The tenth question is 4.5 s later; the one node that is left has its time from then on.
+    assert module.QUIET + 4.5 < took < module.QUIET + 8
+
+
+def test_where_slurmctld_was_not_started_anew_nobody_asks_for_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, OLD)
+    machine.run(monkeypatch)
+
+    assert machine.asked == 0
 
 
 def change(folder: Path) -> None:
