@@ -9,6 +9,12 @@ from typing import Any
 
 import labs
 import pytest
+import yaml
+
+from provision import content
+from provision.inventory import loader
+from provision.judge import session
+from provision.model.checks import Verdict
 
 SACCT = "sacct --noheader --parsable2 --allocations --allusers"
 
@@ -119,49 +125,114 @@ def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_
     assert int(person(lab, "ada", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")) > int(running)
 
 
-def test_a_limit_holds_the_second_job_and_an_account_goes_when_that_is_asked_never_from_under_a_job(
+#: Who of the lab plays whom of the example's groups; who is not named is nobody's there.
+PLAYS = {"ada": "ada", "ben": "ben", "eve": "ben", "kim": "ben"}
+#: Names as users' scripts have them: one partition of all nodes, and another.
+PARTITIONS = [
+    {"PartitionName": "TEST1", "Nodes": "node[1-2]", "Default": "YES"},
+    {"PartitionName": "other", "Nodes": "node2"},
+]
+
+
+def example() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return accounts and QOS of inventory/groups, with the lab's people; physics may have one GPU at a time."""
+    text = (content.ROOT / "inventory/groups/group_vars/all.yml").read_text(encoding="utf-8")
+    declared = yaml.safe_load(text)
+    for account in declared["slurm_accounts"]:
+        users = [user if isinstance(user, dict) else {"name": user} for user in account.pop("users", [])]
+        played = {PLAYS[user["name"]]: user for user in users if user["name"] in PLAYS}
+        account["users"] = [{**user, "name": name} for name, user in played.items()]
+        if account["name"] == "physics":
+            account["GrpTRES"] = "gres/gpu=1"
+    return declared["slurm_accounts"], declared["slurm_qos"]
+
+
+def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_goes_never_from_under_a_job(
     lab: labs.Lab,
 ) -> None:
     """Its users go with it, and those of its accounts below; what nobody names stays."""
+    own = loader.load(lab.inventory).hostvars["head"]
+    groups, qos = example()
+    more = [account["name"] for account in groups if account["name"] != "test1267"]
 
-    def provision(**state: str) -> dict[str, Any]:
-        declared = [
-            {"name": "test1267", "GrpTRES": "gres/gpu=1", "users": ["ada"]},
-            {"name": "operations", "users": ["grace"]},
-            {"name": "biology", "users": ["ben"]},
-            {"name": "t-above", "users": ["ben"], **state},
-            {"name": "t-below", "parent": "t-above", "users": ["ada"], **state},
+    def provision(state: str, **others: Any) -> dict[str, Any]:
+        below = [
+            {"name": "t-above", "users": ["ben"], "state": state},
+            {"name": "t-below", "parent": "t-above", "users": ["ada"], "state": state},
         ]
-        return labs.document(lab.inventory, "provision", "slurm", "-e", json.dumps({"slurm_accounts": declared}))
+        declared = {"slurm_accounts": [*others.pop("accounts"), *below], **others}
+        return labs.document(lab.inventory, "provision", "slurm", "-e", json.dumps(declared))
 
     def state(job: str) -> str:
         return lab.root("head", f"squeue --noheader --job={job} --format='%T %r'")
 
+    # Those of the lab's own first: in one of them a user is by default.
+    kept_too = [account for account in own["slurm_accounts"] if account["name"] != "test1267"]
     try:
-        assert provision()["exit_code"] == 0
-        words = "sbatch --parsable --output=/dev/null --gres=gpu:1 --wrap 'sleep 300'"
+        made = provision("present", accounts=[*kept_too, *groups], slurm_qos=qos, slurm_partitions=PARTITIONS)
+        assert made["exit_code"] == 0, made["failures"]
+
+        words = "sbatch --parsable --account=test1267 --output=/dev/null --gres=gpu:1 --wrap 'sleep 300'"
         first, second = (person(lab, "ada", f"cd / && {words}") for _ in range(2))
         labs.until(lambda: state(second) == "PENDING AssocGrpGRES", 30, lambda: state(second))
         labs.until(lambda: state(first) == "RUNNING None", 30, lambda: state(first))  # after its Prolog
         lab.root("head", f"scancel {first}")
         labs.until(lambda: state(second) == "RUNNING None", 60, lambda: state(second))
+        lab.root("head", f"scancel {second}")
+
+        asked = "--partition=TEST1 --account=test1267 --exclude=node1 --output=/dev/null"
+        job = person(lab, "ada", f"cd / && timeout 90 sbatch --parsable --wait {asked} --wrap true")
+        labs.until(
+            lambda: kept(lab, job, "State,Partition,Account,NodeList") == "COMPLETED|TEST1|test1267|node2",
+            30, lambda: kept(lab, job, "ALL"),
+        )  # fmt: skip
+        # Each account below the one above it, by one blank more.
+        shares = person(lab, "ada", "sshare --all --noheader --parsable2 --format=Account,User,RawShares").splitlines()
+        assert {" physics||50", "  test1267||30", "  test1267|ada|1", "  lattice||20", " teaching||5"} <= set(shares)
+
+        in_partitions(lab)
 
         job = person(lab, "ben", "cd / && sbatch --parsable --account=t-above --output=/dev/null --wrap 'sleep 600'")
-        refused = provision(state="absent")
+        refused = provision("absent", accounts=[*kept_too, *groups], slurm_qos=qos, slurm_partitions=PARTITIONS)
         assert refused["exit_code"] == 4
         assert f"Job(s) active, cancel job(s) before remove JobID = {job}" in " ".join(json.dumps(refused).split())
         assert lab.root("head", f"squeue --noheader --job={job} --format=%T") == "RUNNING"
-
-        lab.root("head", "scancel --user=ada; scancel --user=ben")
-        labs.until(lambda: not lab.root("head", "squeue --noheader"))
-        assert provision(state="absent")["exit_code"] == 0
     finally:
-        lab.root("head", "scancel --user=ada; scancel --user=ben")
-        lab.root("head", "sacctmgr --immediate modify account test1267 set GrpTRES=cpu=64,gres/gpu=-1")
+        lab.root("head", "scancel --user=ada; scancel --user=ben; scancel --user=grace")
+        lab.root(
+            "head",
+            "sacctmgr --immediate modify account test1267 set parent=root qos=normal,short GrpTRES=cpu=64,gres/gpu=-1",
+        )
+        labs.until(lambda: not lab.root("head", "squeue --noheader"))
+        gone = [{"name": name, "state": "absent"} for name in more]
+        ended = provision(
+            "absent",
+            accounts=[*own["slurm_accounts"], *gone],
+            slurm_qos=[{**own["slurm_qos"][0], "MaxTRESPU": None}, {"name": "long", "state": "absent"}],
+        )
+        assert ended["exit_code"] == 0, ended["failures"]
 
     there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
-    assert not [line for line in there if line.startswith("t-")]
+    assert not [line for line in there if line.startswith(("t-", *more))]
     assert {"test1267|ada", "biology|ben", "operations|grace"} <= set(there)
+
+
+def in_partitions(lab: labs.Lab) -> None:
+    """See that verify's session of a user is tried in each partition on each kind of node."""
+    files = content.ROOT / "roles/slurm_service/files"
+    asked = ["docker", "exec", "-i", lab.container("head"), "sh", "-s", "10", "/etc/slurm", "-", "nodes", "partitions"]
+    said = labs.run(asked, input=(files / "ask-controller").read_text(encoding="utf-8")).stdout
+    targets = session.targets(said, ["node1", "node2"], ["physics", "biology"], "operations")
+    assert {target[0] for target in targets} == {"TEST1", "other"}
+
+    flat = " ".join(word for target in targets for word in target)
+    login = ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", "grace", "--command"]
+    script = (files / "prove-session").read_text(encoding="utf-8")
+    printed = labs.run([*login, f"exec sh -s 60 yes {flat}"], input=script, check=False).stdout
+    wants = session.Wants(uid=2003, user="grace", accounting=True, shared_home=True)
+    found = {check.id: check for check in session.checks(printed, "", targets, wants)}
+    assert found["session.step"].verdict is Verdict.PASS, printed
+    assert {f"{node} in {partition}" in found["session.step"].observed for partition, node, *_ in targets} == {True}
 
 
 #: The database's files on a disk of their own that is full, and back again.

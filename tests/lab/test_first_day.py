@@ -126,6 +126,21 @@ def test_a_lost_login_ends_what_ran_in_its_terminal(provisioned_lab: labs.Lab, c
     labs.until(lambda: not jobs(lab), 60)
 
 
+def test_a_lost_connection_without_a_terminal_leaves_the_step_which_scancel_ends(provisioned_lab: labs.Lab) -> None:
+    """sshd tells no program of it: as README says."""
+    lab = provisioned_lab
+    login = subprocess.Popen([*lab.entering("head", "srun sleep 600", user=USER)], stdin=subprocess.DEVNULL)
+    labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
+
+    login.kill()
+
+    login.communicate()
+    time.sleep(3)
+    assert jobs(lab) == ["RUNNING"]
+    lab.said("scancel --me")
+    labs.until(lambda: not jobs(lab), 30)
+
+
 def test_scancel_ends_a_job_of_hers_and_of_nobody_else(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     other = labs.run(

@@ -58,7 +58,7 @@ def test_what_is_mounted_later_is_seen_by_the_next_job_of_a_slurmd_that_runs_on(
     assert started(lab, "node1") == before
 
 
-def test_a_job_writes_where_the_machine_is_and_nowhere_else(lab: labs.Lab) -> None:
+def test_a_job_writes_where_the_machine_is_and_nowhere_else_and_reads_the_sites_software(lab: labs.Lab) -> None:
     def written(path: str) -> bool:
         return run(lab, f"srun --nodelist=node1 sh -c 'echo x >{path} && echo yes' 2>/dev/null", check=False) == "yes"
 
@@ -74,6 +74,11 @@ def test_a_job_writes_where_the_machine_is_and_nowhere_else(lab: labs.Lab) -> No
         "/usr/t-storage",
     ):
         assert not written(path), path
+    lab.root("node1", "mkdir /opt/t-site && echo software >/opt/t-site/version")
+    try:
+        assert run(lab, "srun --nodelist=node1 cat /opt/t-site/version") == "software"
+    finally:
+        lab.root("node1", "rm -r /opt/t-site")
 
 
 def test_root_in_slurmds_container_cannot_write_the_image_or_the_sites_software(lab: labs.Lab) -> None:

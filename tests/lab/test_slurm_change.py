@@ -11,17 +11,16 @@ from typing import Any
 import labs
 import pytest
 import yaml
+from test_slurm_client import SUBMITTING, begun, each_ran_once, some_submitted
 
-USER = labs.PROVES
-
-
-def inside(lab: labs.Lab, *words: str, user: str = USER) -> list[str]:
-    """Return the command that runs one of Slurm's on the controller, as an ordinary user unless told otherwise."""
-    return ["docker", "exec", "-i", lab.container("head"), "docker", "exec", "-i", "--user", user, "slurmctld", *words]
+#: Who submits, and who works interactively beside: ordinary users of the lab.
+USER, BESIDE = "grace", "ada"
 
 
 def slurm(lab: labs.Lab, *words: str, user: str = USER) -> str:
-    return labs.run(inside(lab, *words, user=user)).stdout.strip()
+    """Run one of Slurm's commands on the controller, as an ordinary user unless told otherwise."""
+    command = ["docker", "exec", "-i", lab.container("head"), "runuser", "--user", user, "--", *words]
+    return labs.run(command).stdout.strip()
 
 
 def submit(lab: labs.Lab, *options: str, work: str = "sleep 600") -> int:
@@ -53,8 +52,9 @@ class Site:
         self.variables = lab.directory / "group_vars" / "all.yml"
         self.given = self.variables.read_text()
 
-    def wants(self, **parameters: Any) -> None:
-        self.variables.write_text(self.given + yaml.safe_dump({"slurm_conf_parameters": parameters}))
+    def wants(self, files: dict[str, str] | None = None, **parameters: Any) -> None:
+        wanted = {"slurm_conf_parameters": parameters, **({"slurm_conf_files": files} if files else {})}
+        self.variables.write_text(self.given + yaml.safe_dump(wanted))
 
     def provision(self) -> subprocess.CompletedProcess[str]:
         return labs.clusterctl("provision", "--json", self.lab.inventory, "slurm", check=False)
@@ -77,7 +77,8 @@ def changed(provisioned_lab: labs.Lab) -> Iterator[Site]:
 def site(changed: Site) -> Iterator[Site]:
     """The same; each test's operator takes the change back, and no job is left."""
     yield changed
-    slurm(changed.lab, "scancel", f"--user={USER.partition(':')[0]}")
+    for user in (USER, BESIDE):
+        slurm(changed.lab, "scancel", "--me", user=user)
     changed.take_back()
 
 
@@ -106,39 +107,60 @@ class Submitting(threading.Thread):
         self.join()
 
 
-def test_jobs_and_interactive_work_go_on_through_a_changed_configuration(site: Site) -> None:
+def test_interactive_work_goes_on_through_a_changed_configuration_and_each_of_five_submissions_a_second_runs_once(
+    site: Site,
+) -> None:
     lab = site.lab
-    running = submit(lab)
-    labs.until(lambda: queued(lab)[running] == "RUNNING")
-    interactive = subprocess.Popen(
-        inside(lab, "srun", "--ntasks=1", "--mem=100", "--time=30", "--chdir=/", "cat"),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    allocation = subprocess.Popen(
-        inside(lab, "salloc", "--ntasks=1", "--mem=100", "cat"),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 3)
+    interactive = begun(lab, "srun --chdir=/ cat", BESIDE)
+    allocation = begun(lab, "salloc -n1 sh -c 'read -r word; srun --chdir=/ hostname </dev/null; exit 6'", BESIDE)
+    labs.until(lambda: list(queued(lab).values()).count("RUNNING") == 2)
     before = container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")
     site.wants(MessageTimeout=37)
+    submitting = begun(lab, SUBMITTING, BESIDE)
+    some_submitted(lab, BESIDE)
 
-    with Submitting(lab, "--hold") as somebody:
-        done = site.provision()
+    done = site.provision()
 
+    told, _ = allocation.communicate("go\n", timeout=60)
+    assert (told.strip()[:4], allocation.returncode) == ("node", 6), told
+    accepted, tried = each_ran_once(lab, submitting, BESIDE)
     assert done.returncode == 0, done.stdout
+    assert accepted == tried > 10, "none is refused"
     assert parameter(lab, "MessageTimeout") == "37 sec"
     assert (container(lab), container(lab, "node1", "slurmd"), container(lab, "login1", "sackd")) == before
     assert lab.root("login1", "cat /run/slurm/conf/slurm.conf") == lab.root("head", "cat /etc/slurm/slurm.conf")
-    jobs = queued(lab)
-    assert len(somebody.accepted) > 10
-    assert somebody.refused == 0
-    assert sorted(set(somebody.accepted)) == somebody.accepted, "no number is given twice"
-    assert set(somebody.accepted) <= set(jobs), "no job is lost"
-    assert submit(lab, "--hold") > max(somebody.accepted)
-    assert jobs[running] == "RUNNING"
     assert interactive.communicate("still here\n", timeout=30)[0] == "still here\n"
-    assert allocation.communicate("here, too\n", timeout=30)[0] == "here, too\n"
-    assert (interactive.returncode, allocation.returncode) == (0, 0)
+    assert interactive.returncode == 0
+
+
+#: Two switches, one above them; and a program of the site's before each job and after it.
+TOPOLOGY = "SwitchName=t-one Nodes=node1\nSwitchName=t-two Nodes=node2\nSwitchName=t-all Switches=t-one,t-two\n"
+MARKS = {f"t_{word}.sh": f'#!/bin/sh\necho {word} >>"/scratch/t-site-$SLURM_JOB_ID"\n' for word in ("begin", "end")}
+
+
+def test_a_sites_prolog_and_epilog_run_beside_ours_and_slurm_knows_its_switches(site: Site) -> None:
+    lab = site.lab
+    site.wants(
+        {**MARKS, "topology.conf": TOPOLOGY},
+        Prolog=["t_begin.sh"], Epilog=["t_end.sh"], TopologyPlugin="topology/tree",
+    )  # fmt: skip
+
+    done = site.provision()
+    look = "echo $SLURM_JOB_ID; cat /scratch/t-site-$SLURM_JOB_ID; echo $JOB_SCRATCH"
+    job, began, scratch = slurm(lab, "srun", "--nodelist=node2", "--chdir=/", "sh", "-c", look).splitlines()
+
+    try:
+        assert done.returncode == 0, done.stdout
+        assert (began, scratch) == ("begin", f"/scratch/.jobs/job-{job}")
+        labs.until(lambda: lab.root("node2", f"cat /scratch/t-site-{job}").split() == ["begin", "end"])
+        labs.until(lambda: lab.root("node2", f"ls -d {scratch} || echo gone").strip() == "gone")
+        told = slurm(lab, "scontrol", "show", "topology")
+        assert [word for word in told.split() if word.startswith("SwitchName=")] == [
+            "SwitchName=t-one", "SwitchName=t-two", "SwitchName=t-all",
+        ]  # fmt: skip
+    finally:
+        for machine in ("node1", "node2"):
+            lab.root(machine, "rm -f /scratch/t-site-*")
 
 
 # Two whole configurations more; that work goes on through one is above.
@@ -207,7 +229,7 @@ def test_two_jobs_with_a_gpu_each_that_ask_for_no_memory_run_side_by_side(provis
 @pytest.mark.parametrize(("machine", "daemon"), [("head", "slurmctld"), ("node1", "slurmd")])
 def test_a_daemon_that_was_reconfigured_and_is_killed_comes_back(site: Site, machine: str, daemon: str) -> None:
     lab = site.lab
-    slurm(lab, "scontrol", "reconfigure", user="64030:64030")
+    slurm(lab, "scontrol", "reconfigure", user="slurm")
     before = container(lab, machine, daemon)
 
     lab.root(machine, f"pkill -KILL -f '^{daemon} --systemd'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 
 import labs
@@ -14,13 +15,19 @@ import pytest
 USER, PROJECT = "t-person", "t-project"
 
 
-def words(lab: labs.Lab, script: str) -> list[str]:
-    """Return what runs a script on the controller as she does after a login."""
-    return ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", USER, "--command", script]
+def words(lab: labs.Lab, script: str, user: str = USER) -> list[str]:
+    """Return what runs a script on the controller as she does after a login, or somebody else."""
+    return ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", user, "--command", script]
 
 
-def run(lab: labs.Lab, script: str) -> str:
-    return labs.run(words(lab, script)).stdout.strip()
+def begun(lab: labs.Lab, script: str, user: str = USER) -> subprocess.Popen[str]:
+    """Begin it, with a pipe to it and from it."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words(lab, script, user), stdin=pipe, stdout=pipe, text=True)
+
+
+def run(lab: labs.Lab, script: str, user: str = USER) -> str:
+    return labs.run(words(lab, script, user)).stdout.strip()
 
 
 def code(lab: labs.Lab, script: str) -> int:
@@ -103,11 +110,11 @@ def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
 
 
 #: Five submissions a second until there is a file "stop": each has its number, and its job writes one line.
-SUBMITTING = """mkdir submitted
+SUBMITTING = """rm -rf t-many && mkdir -p t-many/submitted && cd t-many || exit
 number=0
 while [ ! -e stop ]; do
     number=$((number + 1))
-    { sbatch --parsable --chdir="$HOME" --output=/dev/null --mem=16 --time=1 --job-name=many \\
+    { sbatch --parsable --chdir="$PWD" --output=/dev/null --mem=16 --time=1 --job-name=many \\
         --wrap "echo $number \\$SLURM_JOB_ID >>ran" >submitted/$number \\
         && mv submitted/$number submitted/$number.taken; } &
     sleep 0.2
@@ -117,35 +124,49 @@ cat submitted/*.taken
 ls submitted | wc -l"""
 
 
-def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_second_is_lost(lab: labs.Lab) -> None:
-    def begun(script: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(words(lab, script), stdout=subprocess.PIPE, text=True)
+def some_submitted(lab: labs.Lab, user: str = USER) -> None:
+    """Wait until ten have been."""
+    labs.until(lambda: int(run(lab, "ls t-many/submitted 2>/dev/null | wc -l", user)) >= 10)
 
-    step = begun("srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'")
-    allocation = begun("salloc -n1 sh -c 'until [ -e go ]; do sleep 0.2; done; srun hostname; exit 6'")
-    labs.until(lambda: jobs(lab) == ["RUNNING"] * 2)
-    submitting = begun(SUBMITTING)
-    labs.until(lambda: code(lab, "test -e submitted/10") == 0 or code(lab, "test -e submitted/10.taken") == 0)
 
-    # In order: killed, it would forget what it has not saved for some seconds, and end the job that nobody knows.
-    lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
-    done = labs.clusterctl("provision", "--json", lab.inventory, "slurm", check=False)
-    run(lab, "touch stop")
-
-    assert json.loads(done.stdout)["exit_code"] == 0
+def each_ran_once(lab: labs.Lab, submitting: subprocess.Popen[str], user: str = USER) -> tuple[int, int]:
+    """End the submissions, and see that none is lost or runs twice; return how many were accepted, and tried."""
+    run(lab, "touch t-many/stop", user)
     *taken, number = submitting.communicate(timeout=120)[0].split()
     assert len(taken) == len(set(taken)), "no number is given twice"
-    assert int(number) > len(taken) / 2, "some are taken"
-    # Before slurmctld has heard of all nodes, it holds a step up for minutes.
-    labs.until(lambda: not set("*u").intersection(run(lab, "sinfo --noheader --format=%t")))
-    run(lab, "touch go")
-    assert (allocation.communicate(timeout=60)[0].split()[-1][:4], allocation.returncode) == ("node", 6)
-    told, _ = step.communicate(timeout=60)
-    assert (told.split(), step.returncode) == ([str(number) for number in range(1, 11)], 5)
-    labs.until(lambda: not jobs(lab), 180)
-    ran = [line.split() for line in run(lab, "cat ran").splitlines()]
+    labs.until(lambda: not run(lab, "squeue --me --noheader --name=many", user), 240)
+    ran = [line.split() for line in run(lab, "cat t-many/ran", user).splitlines()]
     assert len({number for number, _ in ran}) == len(ran), "none runs twice"
     assert set(taken) <= {job for _, job in ran}, "none is lost"
     which = ",".join(job for _, job in ran)
-    rows = run(lab, f"sacct --allocations --duplicates --noheader --jobs={which} --format=JobIDRaw,State").splitlines()
-    assert sorted(line.split() for line in rows) == sorted([job, "COMPLETED"] for _, job in ran)
+    asked = f"sacct --allocations --duplicates --noheader --jobs={which} --format=JobIDRaw,State"
+    wanted = sorted([job, "COMPLETED"] for _, job in ran)
+    labs.until(lambda: sorted(line.split() for line in run(lab, asked, user).splitlines()) == wanted, 30)
+    run(lab, "rm -r t-many", user)
+    return len(taken), int(number)
+
+
+def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_second_is_lost(lab: labs.Lab) -> None:
+    step = begun(lab, "srun --chdir=/ sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 2; done; exit 5'")
+    allocation = begun(lab, "salloc -n1 sh -c 'until [ -e go ]; do sleep 0.2; done; srun hostname; exit 6'")
+    labs.until(lambda: jobs(lab) == ["RUNNING"] * 2)
+    submitting = begun(lab, SUBMITTING)
+    some_submitted(lab)
+
+    printed = "journalctl --no-pager --output=cat CONTAINER_NAME=slurmctld"
+    last = lab.root("head", f"{printed} --lines=1")
+    # In order: killed, it would forget what it has not saved for some seconds, and end the job that nobody knows.
+    lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
+    done = labs.clusterctl("provision", "--json", lab.inventory, "slurm", check=False)
+
+    # Before slurmctld has heard of all nodes, it would hold the step up for two minutes: the provision has waited.
+    asked = time.monotonic()
+    run(lab, "touch go")
+    assert (allocation.communicate(timeout=60)[0].split()[-1][:4], allocation.returncode) == ("node", 6)
+    assert time.monotonic() - asked < 30
+    assert json.loads(done.stdout)["exit_code"] == 0
+    accepted, tried = each_ran_once(lab, submitting)
+    assert accepted > tried / 2, "some are taken"
+    assert last in lab.root("head", f"{printed} --lines=5000").splitlines(), "what it printed outlives it"
+    told, _ = step.communicate(timeout=60)
+    assert (told.split(), step.returncode) == ([str(number) for number in range(1, 11)], 5)

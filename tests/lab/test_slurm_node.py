@@ -101,12 +101,22 @@ def test_another_role_can_have_a_slurmd_made_anew_as_the_controller_declares_it(
     # The engine tells mounts in any order.
     ask = "docker inspect --format '{{.Config.Image}}{{range .HostConfig.Binds}} {{.}}{{end}}' slurmd"
     declared = sorted(lab.root("node1", ask).split())
-    lab.root("node1", "docker rm --force slurmd")
+    printed = "journalctl --no-pager --output=cat CONTAINER_NAME=slurmd"
+    last = lab.root("node1", f"{printed} --lines=1")
+    zone = lab.root("node1", "readlink /etc/localtime || true")
+    lab.root("node1", "ln -sfn /usr/share/zoneinfo/Asia/Kathmandu /etc/localtime && docker rm --force slurmd")
+    try:
+        done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
 
-    done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
-
-    assert done.returncode == 0, done.stdout
-    assert sorted(lab.root("node1", ask).split()) == declared
+        assert done.returncode == 0, done.stdout
+        assert sorted(lab.root("node1", ask).split()) == declared
+        # What it prints has the machine's time, and what the one before has printed is still there.
+        assert lab.root("node1", "docker exec slurmd date +%z") == "+0545"
+        lab.root("node1", "journalctl --rotate")
+        assert last in lab.root("node1", f"{printed} --lines=1000").splitlines()
+    finally:
+        lab.root("node1", f"ln -sfn '{zone}' /etc/localtime" if zone else "rm /etc/localtime")
+        lab.root("node1", "docker restart --time 60 slurmd")
 
 
 def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: labs.Lab) -> None:

@@ -39,8 +39,11 @@ ON_THE_CONTROLLER = {
     "slurmdbd_conf": [DENIED],
     "state": [DENIED],
     "scripts": ["Invalid user id"],
+    "environment": [DENIED],
+    "tmp": [DENIED],
+    "shm": [DENIED],
     "docker": [DENIED],
-    "signals": [f"{whose}: {FORBIDDEN}" for whose in ("dockerd", "munged", "slurmctld")],
+    "signals": [f"{whose}: {FORBIDDEN}" for whose in ("another's", "dockerd", "munged", "slurmctld")],
 }
 
 #: Readable by all, if they come to it.
@@ -93,7 +96,14 @@ def test_a_job_is_refused_what_is_anothers_or_the_machines(node_lab: vms.VmLab, 
 
 
 def test_a_login_on_the_controller_is_refused_what_is_slurms(node_lab: vms.VmLab, owners_job: str) -> None:
-    told = json.loads(said(node_lab, CURIOUS, f"python3 - {OWNERS_UID} {owners_job}", PROBES))
+    # The owner has logged in, too, and keeps files there that are nobody else's.
+    files = f"/tmp/secret-{owners_job} /dev/shm/secret-{owners_job}"
+    own = f"umask 077; for f in {files}; do echo secret >$f; done; echo ready; read -r word; rm {files}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words(node_lab, OWNER, f"SECRET=word sh -c '{own}'"), stdin=pipe, stdout=pipe) as login:
+        assert login.stdout is not None
+        assert login.stdout.readline() == b"ready\n"
+        told = json.loads(said(node_lab, CURIOUS, f"python3 - {OWNERS_UID} {owners_job}", PROBES))
 
     assert {name: told[name] for name in ON_THE_CONTROLLER} == ON_THE_CONTROLLER
 
