@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import clients, commands, containers, fleet, images, overlay, recorded, roads, table
+from bench import before, clients, commands, containers, fleet, images, overlay, recorded, roads, table
 from bench.processor import Cost
 
 
@@ -73,6 +73,7 @@ def main() -> None:
         figures["an overlay network, beside the hosts'"] = measured
     if arguments.inventory and not arguments.overlay:
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
+        figures[before.TITLE] = before.beside(arguments.inventory, max(1, arguments.runs))
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
         figures["containers of jobs"] = containers.in_jobs(arguments.inventory)
         figures["an image to one node, and to all at once"] = images.to_nodes(arguments.inventory, arguments.image)

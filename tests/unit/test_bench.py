@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import clients, containers, fleet, images, overlay, recorded, table
+from bench import before, clients, containers, fleet, images, overlay, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -53,6 +53,29 @@ def test_a_command_that_fails_has_no_cost() -> None:
 def test_a_command_that_hangs_has_no_cost() -> None:
     with pytest.raises(SystemExit, match="ended with -9"):
         measure(["sleep", "600"], limit=0.1)
+
+
+def test_an_older_release_is_given_what_it_knows_of_an_inventory() -> None:
+    text = (
+        "; Written\n[slurm_controller]\nhead ansible_host=10.0.0.1\n\n[slurm_login]\nlogin1\n[slurm_compute]\nnode1\n"
+        "[all:vars]\nansible_user=admin\ncluster_name=lab\ncluster_users=[]\ncluster_simulated=gpu\n"
+    )
+
+    assert before.understood(text).split() == [
+        "[slurm_controller]", "head", "ansible_host=10.0.0.1", "[slurm_compute]", "node1",
+        "[all:vars]", "ansible_user=admin", "cluster_name=lab", "cluster_simulated=gpu",
+    ]  # fmt: skip
+
+
+def test_without_the_older_release_nothing_is_measured_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(before.content, "ROOT", tmp_path)
+
+    (said,) = before.beside(tmp_path / "inventory.ini", 1).items()
+
+    assert said[0] == "not measured"
+    assert before.COMMIT in str(said[1])
 
 
 def test_the_median_is_taken_figure_by_figure() -> None:
