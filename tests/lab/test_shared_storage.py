@@ -81,6 +81,27 @@ def test_a_job_writes_where_the_machine_is_and_nowhere_else_and_reads_the_sites_
         lab.root("node1", "rm -r /opt/t-site")
 
 
+def test_slurmd_says_for_which_mount_it_waits_and_takes_no_job_before(lab: labs.Lab) -> None:
+    since = "scontrol show node node1 | grep -o 'SlurmdStartTime=[^ ]*'"
+    before = lab.root("head", since)
+    # The lab's own mount, which only the computer below could make again, is kept at another place.
+    away = "mkdir -p /run/t-home && mount --bind /home /run/t-home && docker stop --time 60 slurmd"
+    lab.root("node1", f"{away} && umount --lazy /home && docker start slurmd")
+    begun = lab.root("node1", "docker inspect --format '{{.State.StartedAt}}' slurmd")
+    told = f"docker logs --since {begun} slurmd 2>&1"
+    try:
+        labs.until(
+            lambda: "waits for /home to be mounted" in lab.root("node1", told), 30, lambda: started(lab, "node1")
+        )
+        assert lab.root("node1", "docker top slurmd -o args | grep -c '^slurmd ' || true") == "0"
+        assert lab.root("head", since) == before, "it has not registered"
+    finally:
+        lab.root("node1", "mountpoint -q /home || mount --bind /run/t-home /home; umount /run/t-home")
+
+    labs.until(lambda: run(lab, "timeout 10 srun --nodelist=node1 cat /etc/hostname", check=False) == "node1")
+    assert lab.root("head", since) != before
+
+
 def test_root_in_slurmds_container_cannot_write_the_image_or_the_sites_software(lab: labs.Lab) -> None:
     for path in ("/usr/bin/t-storage", "/opt/t-storage", "/etc/t-storage"):
         assert "Read-only" in lab.root("node1", f"docker exec slurmd sh -c 'echo x >{path}' 2>&1 || true"), path
