@@ -113,8 +113,7 @@ def test_ctrl_c_twice_ends_a_step_at_once(provisioned_lab: labs.Lab) -> None:
     assert time.monotonic() - begun < 60
 
 
-# An allocation of whose login nothing is heard ends half a minute later.
-@pytest.mark.parametrize("command", ["srun sleep 600", pytest.param("salloc --nodes=1", marks=pytest.mark.jobs)])
+@pytest.mark.parametrize("command", ["srun sleep 600", "salloc --nodes=1"])
 def test_a_lost_login_ends_what_ran_in_its_terminal(provisioned_lab: labs.Lab, command: str) -> None:
     lab = provisioned_lab
     login = terminal(lab, command)
