@@ -19,6 +19,7 @@ from provision.slurm.names import (
     OWNED_DATABASE_PARAMETERS,
     OWNED_PARAMETERS,
 )
+from provision.slurm.parameters_together import together
 
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
 # No blank, quote, "#", backslash or line break: the value could end early or begin another parameter.
@@ -210,7 +211,7 @@ def parameter_value(place: str, where: str, name: str, value: Any, release: str,
 
 def require_together(place: str, where: str, given: Mapping[str, str], entry: Entry) -> None:
     """Refuse parameters that contradict each other; ``entry`` is where they are."""
-    if wrong := parameters.together(place, given):
+    if wrong := together(place, given):
         raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], entry=(*entry[:2], wrong[0]))
 
 

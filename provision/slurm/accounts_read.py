@@ -101,8 +101,11 @@ def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
     words = value if isinstance(value, list | tuple) else [value]
     text = ",".join(str(word).strip() for word in words)
     if isinstance(value, bool | Mapping) or (text != NONE and (not text or kind.meaning(text) is None)):
+        near = kind.nearest(text)
         raise refusal(
-            where, f"{what}: {name} is {str(value)[:70]!r}: it must be {kind.what}", "sacctmgr(1) has the forms"
+            where,
+            f"{what}: {name} is {str(value)[:70]!r}: it must be {kind.what}",
+            f"did you mean {near}?" if near else "sacctmgr(1) has the forms",
         )
     return text
 

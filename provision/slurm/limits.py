@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ DenyOnLimit EnforceUsageThreshold NoDecay NoReserve OverPartQOS PartitionMaxNode
 Relative RequiresReservation UsageFactorSafe
 """.split()  # noqa: SIM905 - read as a text, not as a list of quotes
 
+_MODES = ("cluster", "cancel", "requeue", "gang", "suspend")
+
 #: A value of which Slurm has none.
 NONE = "-1"
 
@@ -32,6 +35,17 @@ class Kind:
     what: str
     #: What is printed where nothing is set, beside the empty text.
     unset: tuple[str, ...] = ()
+    #: The words that it is made of, where it is made of words.
+    words: tuple[str, ...] = ()
+
+    def nearest(self, text: str) -> str:
+        """Return the word that was meant by the first one which is none of them; empty where none is like it."""
+        known = {word.lower(): word for word in self.words}
+        for word in re.split(r"[,=]", text.lower()):
+            if word and word not in known:
+                near = difflib.get_close_matches(word, known, n=1)
+                return known[near[0]] if near else ""
+        return ""
 
 
 def tres(text: str) -> dict[str, int] | None:
@@ -90,19 +104,19 @@ def _flags(text: str) -> frozenset[str] | None:
 
 
 def _mode(text: str) -> str | None:
-    return text.lower() if text.lower() in ("cluster", "cancel", "requeue", "gang", "suspend") else None
+    return text.lower() if text.lower() in _MODES else None
 
 
 COUNT = Kind(_count, "a whole number")
 SHARE = Kind(_share, "a whole number, or parent", ("1",))
-TRES = Kind(tres, "TRES with amounts, for example cpu=64,mem=500G,gres/gpu=8")
+TRES = Kind(tres, "TRES with amounts, for example cpu=64,mem=500G,gres/gpu=8", words=_TRES)
 TIME = Kind(lambda text: _seconds(text, 60), "minutes, hours:minutes:seconds or days-hours")
 SECONDS = Kind(lambda text: _seconds(text, 1), "seconds, or hours:minutes:seconds", ("00:00:00",))
 NUMBER = Kind(_number, "a number", ("1.000000",))
 NAMES = Kind(_names, "names of QOS, in lower case", ("normal",))
 NAME = Kind(_name, "the name of a QOS, in lower case")
-FLAGS = Kind(_flags, f"one or more of {', '.join(_FLAGS)}")
-MODE = Kind(_mode, "one of cluster, cancel, requeue, gang, suspend", ("cluster",))
+FLAGS = Kind(_flags, f"one or more of {', '.join(_FLAGS)}", words=tuple(_FLAGS))
+MODE = Kind(_mode, f"one of {', '.join(_MODES)}", ("cluster",), _MODES)
 
 #: Of an association: sacctmgr(1), "GENERAL SPECIFICATIONS FOR ASSOCIATION BASED ENTITIES".
 ASSOCIATION: Mapping[str, Kind] = {

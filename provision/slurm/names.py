@@ -16,8 +16,18 @@ OWNED_PARAMETERS = {
     "SlurmctldLogFile": "slurmctld logs to the machine's journal: journalctl -u docker CONTAINER_NAME=slurmctld",
     "SlurmdLogFile": "slurmd logs to the machine's journal: journalctl -u docker CONTAINER_NAME=slurmd",
     "SlurmSchedLogFile": "slurmctld's root is read-only; it logs to the machine's journal",
+    "SlurmSchedLogLevel": "it needs SlurmSchedLogFile, and slurmctld's root is read-only",
     "AuthType": "the daemons are installed for munge",
     "CredType": "the daemons are installed for munge",
+    "CryptoType": "the daemons are installed for munge",
+    **dict.fromkeys(
+        ("ControlMachine", "ControlAddr", "BackupController", "BackupAddr"),
+        "the controller is the inventory's group slurm_controller",
+    ),
+    "AccountingStorageLoc": "Slurm has removed it, and slurmctld does not start with it",
+    "AccountingStoreJobComment": "Slurm has removed it; use AccountingStoreFlags: job_comment",
+    "FastSchedule": "Slurm has removed it; what it did is SlurmdParameters: config_overrides",
+    "SallocDefaultCommand": "Slurm has removed it; use LaunchParameters: use_interactive_step",
     "Include": "nodes fetch one file; write its parameters into slurm_conf_parameters",
 }
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from provision.slurm.parameter_forms import BOUNDS, FORMS, LISTS_OF, TIMES, WORDS_OF, plugins_of
 from provision.slurm.parameter_table import NEWEST, TABLE
 from provision.slurm.word_table import WORDS
 
@@ -32,60 +33,6 @@ ON, OFF = ("yes", "up", "true", "1"), ("no", "down", "false", "0")
 #: _is_valid_timespec() in src/common/parse_time.c: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:...].
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
-_LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5 0 1 2 3 4 5 6 7 8 9"
-
-_TIMES = {
-    "slurm.conf": "PriorityCalcPeriod PriorityDecayHalfLife PriorityMaxAge",
-    "partition": "DefaultTime MaxTime",
-}
-#: One of these words.
-_WORDS = {
-    "slurm.conf": {
-        "AccountingStorageType": "accounting_storage/none accounting_storage/slurmdbd",
-        "EnforcePartLimits": "ALL ANY NO YES",
-        "JobAcctGatherType": "jobacct_gather/cgroup jobacct_gather/linux jobacct_gather/none",
-        "JobCompType": "jobcomp/elasticsearch jobcomp/filetxt jobcomp/kafka jobcomp/lua jobcomp/mysql jobcomp/none "
-        "jobcomp/script",
-        "JobContainerType": "job_container/tmpfs job_container/none",
-        "MCSPlugin": "mcs/account mcs/group mcs/label mcs/none mcs/user",
-        "PreemptType": "preempt/none preempt/partition_prio preempt/qos",
-        "PriorityType": "priority/basic priority/multifactor",
-        "PriorityUsageResetPeriod": "NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY",
-        "ProctrackType": "proctrack/cgroup proctrack/linuxproc proctrack/pgid",
-        "ReturnToService": "0 1 2",
-        "SchedulerType": "sched/backfill sched/builtin",
-        "SelectType": "select/cons_tres select/linear",
-        "SlurmctldDebug": _LEVELS,
-        "SlurmctldSyslogDebug": _LEVELS,
-        "SlurmdDebug": _LEVELS,
-        "SlurmdSyslogDebug": _LEVELS,
-        "TopologyPlugin": "topology/3d_torus topology/block topology/default topology/flat topology/tree",
-    },
-    "partition": {"State": "UP DOWN DRAIN INACTIVE"},
-    "cgroup.conf": {"CgroupPlugin": "autodetect cgroup/v1 cgroup/v2 disabled"},
-}
-#: One or more of these words, with commas.
-_LISTS = {
-    "slurm.conf": {
-        # debug_str2flags() in src/common/read_config.c, of all known releases.
-        "DebugFlags": "Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind "
-        "CpuFrequency Data DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource "
-        "DB_Step DB_TRES DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang "
-        "GLOB_SILENCE Gres Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace "
-        "Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation "
-        "Route Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue",
-        "AccountingStorageEnforce": "all associations limits nojobs none nosteps qos safe wckeys",
-        "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
-        "PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN",
-        "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
-        "TaskPlugin": "task/affinity task/cgroup task/none",
-    },
-    # Not GANG, which is the cluster's as a whole: Slurm ignores it here.
-    "partition": {
-        "PreemptMode": "OFF CANCEL PRIORITY REQUEUE SUSPEND WITHIN",
-        "SelectTypeParameters": "CR_Core CR_Core_Memory CR_Socket CR_Socket_Memory",
-    },
-}
 #: Of these words one stands in a list: preempt_mode_num(), _parse_select_type_param() in src/common/.
 _ONE_OF = {
     "PreemptMode": ("OFF CANCEL REQUEUE SUSPEND", "GANG WITHIN"),
@@ -95,37 +42,16 @@ _ONE_OF = {
         "CR_CPU_Memory CR_ONE_TASK_PER_CORE",
     ),
 }
-_TRES = (
-    r"(billing|cpu|energy|mem|node|pages|vmem|fs/(disk|lustre)|ic/ofed|(license|bb)/[\w.:@-]+|gres/[a-z]\w*(:[\w.-]+)?)"
-)
-#: A form of its own, and what it is called.
-_FORMS = {
-    "partition": {
-        "OverSubscribe": (r"NO|EXCLUSIVE|(YES|FORCE)(:\d+)?", "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n"),
-        "OverTimeLimit": (r"\d+|INFINITE|UNLIMITED", "minutes, or UNLIMITED"),
-        "SuspendTime": (r"\d+|-1|INFINITE", "seconds, or INFINITE"),
-    },
-    "slurm.conf": {
-        # slurm.conf(5); what can be counted of generic resources depends on the nodes'.
-        "AccountingStorageTRES": (
-            rf"{_TRES}(,{_TRES})*",
-            "one or more of gres/NAME, gres/NAME:TYPE, license/NAME, bb/NAME, fs/disk, fs/lustre, ic/ofed, and what is "
-            "counted anyway: billing, cpu, energy, mem, node, pages, vmem",
-        ),
-        "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
-        # Run from wherever a daemon or a job happens to be.
-        **dict.fromkeys(
-            ("HealthCheckProgram", "SrunEpilog", "SrunProlog", "TaskEpilog", "TaskProlog", "UnkillableStepProgram"),
-            (r'"?/.*', "a whole path, of a program where the daemons and jobs are"),
-        ),
-    },
-}
+#: What may stand before a word: a plugin's type, a limit's kind, of resources of a network adapter.
+_BEFORE = re.compile(r"(job_submit/|cli_filter/|rlimit_|(?:def|max|res)_(?=(?:txqs|tgqs|eqs|cts|tles|ptes|les|acs)\b))")
+#: What a word's value is where it is a whole number, and where that is not all: time_str2secs(), strtod().
+_OTHER_NUMBERS = {"delay_boot": r"-?\d+(:\d+){0,2}", "node_reg_mem_percent": r"\d+(\.\d+)?"}
+#: What scontrol prints and slurm.conf does not have, with what to do.
+_PRINTED = {"jobdefaults": "write DefCpuPerGPU and DefMemPerGPU, which scontrol shows as JobDefaults"}
 #: Words that may have a value, by ``=``; their manual page refers from the one to the other.
 _KNOWN_WORDS = {**WORDS, "PropagateResourceLimitsExcept": WORDS["PropagateResourceLimits"]}
 #: How many ports a range has at least; one port is no range of SrunPortRange's.
 _PORTS = {"slurm.conf": {"SlurmctldPort": 1, "SrunPortRange": 2}}
-#: Of two, Slurm takes the second, and logs that it ignores the first.
-_NOT_TOGETHER = (("DefMemPerCPU", "DefMemPerNode"), ("MaxMemPerCPU", "MaxMemPerNode"))
 
 
 @dataclass(frozen=True)
@@ -166,6 +92,8 @@ def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
         if name.lower() in known(other):
             return f"{name!r} is no parameter of {PLACES[place]}", f"it is one of {PLACES[other]}: remove it here"
     near = difflib.get_close_matches(name.lower(), known(place), n=1, cutoff=0.8)
+    if name.lower() in _PRINTED:
+        return f"{name!r} is no parameter of {PLACES[place]}", _PRINTED[name.lower()]
     if not near and release > NEWEST:
         return None
     fix = f"did you mean {known(place)[near[0]].name}?" if near else f"remove {name[:70]}, or see slurm.conf(5)"
@@ -177,9 +105,11 @@ def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     found = known(place).get(name.lower())
     if found is None:
         return ""
+    if release <= NEWEST and place == "slurm.conf" and (plugins := plugins_of(found.name, release)):
+        return _unknown_plugin(value, *plugins)
     accepts, what = _accepted(place, found)
     if not accepts(value):
-        return f"it must be {what}"
+        return f"it must be {what}" + _meant(place, found.name, value)
     given = [word for word in value.split(",") if word]
     for words in _ONE_OF.get(found.name, ()):
         if len(both := [word for word in given if word.lower() in words.lower().split()]) > 1:
@@ -189,63 +119,48 @@ def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     return ""
 
 
-def _unknown_word(name: str, given: list[str]) -> str:
-    """Return what is wrong with the first word that Slurm does not look for: it ignores such a one, or stops."""
-    known = {word.lower(): word for word in _KNOWN_WORDS[name].split()}
-    plugin = {"JobSubmitPlugins": "job_submit/", "CliFilterPlugins": "cli_filter/"}.get(name, "")
-    for item in given:
-        word = item.partition("=")[0].lower().removeprefix(plugin).removeprefix("rlimit_")
-        if word not in known:
-            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-            return f"it has no word {item[:70]!r}" + (f": did you mean {known[near[0]]}?" if near else "")
+def _nearest(word: str, words: Iterable[str]) -> str:
+    """Return the question for the word that is most like this one; empty where none is like it."""
+    spelt = {one.lower(): one for one in words}
+    near = difflib.get_close_matches(word.lower(), spelt, n=1)
+    return f": did you mean {spelt[near[0]]}?" if near else ""
+
+
+def _meant(place: str, name: str, value: str) -> str:
+    """Return the question for the first word of a value that is none of those which the parameter takes."""
+    words = WORDS_OF.get(place, {}).get(name) or LISTS_OF.get(place, {}).get(name)
+    # What a form has in letters is a word of it.
+    form = re.sub(r"\\.", " ", FORMS.get(place, {}).get(name, ("",))[0])
+    known = words.split() if words else re.findall(r"[A-Za-z][A-Za-z0-9_/]+", form)
+    given = [word.partition("=")[0] for word in value.split(",")]
+    return _nearest(next((word for word in given if word.lower() not in map(str.lower, known)), ""), known)
+
+
+def _unknown_plugin(value: str, plugins: Sequence[str], several: bool) -> str:
+    """Return what is wrong with the first plugin that the release does not have: its daemons would not start."""
+    for item in value.split(",") if several else [value]:
+        if item.lower() not in plugins:
+            kind = plugins[0].partition("/")[0] + "/"
+            full = item if "/" in item else kind + item
+            return f"it must be {'one or more' if several else 'one'} of {', '.join(plugins)}" + _nearest(full, plugins)
     return ""
 
 
-def together(place: str, given: Mapping[str, str | None]) -> tuple[str, str, str] | None:
-    """Return a parameter's name, what is wrong with it beside another, and what to do; None where all go together.
-
-    ``given`` are values by names, of slurm.conf or of one partition, as ``place`` says.
-    """
-    there = {name.lower(): value for name, value in given.items() if value is not None}
-    for ignored, taken in _NOT_TOGETHER:
-        if {ignored.lower(), taken.lower()} <= there.keys():
-            return ignored, f"{ignored} and {taken} exclude each other: Slurm ignores {ignored}", "leave one of them"
-    if place == "slurm.conf" and (wrong := _preemption(there)):
-        return wrong
-    default, most = (minutes(there.get(name, "")) for name in ("defaulttime", "maxtime"))
-    if default is not None and most is not None and default > most:
-        return (
-            "DefaultTime",
-            f"DefaultTime {there['defaulttime']} is longer than MaxTime {there['maxtime']}",
-            "lower it, or raise MaxTime",
-        )
-    return None
-
-
-def _preemption(there: Mapping[str, str]) -> tuple[str, str, str] | None:
-    """Judge a cluster's PreemptMode beside its PreemptType, as validate_and_set_defaults() in read_config.c does."""
-    mode = set(there.get("preemptmode", "off").upper().split(",")) - {"GANG", "WITHIN"}
-    kind = there.get("preempttype", "preempt/none").lower()
-    if kind == "preempt/none" and mode - {"OFF"}:
-        return "PreemptMode", f"PreemptMode {there['preemptmode']} needs a PreemptType", "set PreemptType: preempt/qos"
-    if kind != "preempt/none" and mode <= {"OFF"}:
-        fix = "set PreemptMode: REQUEUE, or CANCEL"
-        return "PreemptType", f"PreemptType {there['preempttype']} needs a PreemptMode that is not OFF", fix
-    if mode == {"SUSPEND"} and "GANG" not in there["preemptmode"].upper():
-        return "PreemptMode", "PreemptMode SUSPEND needs GANG", 'set PreemptMode: "SUSPEND,GANG"'
-    return None
-
-
-def minutes(value: str) -> float | None:
-    """Return how many minutes a time of Slurm's is, and None where that has no end or is none."""
-    days, dash, rest = value.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
-        return None
-    # After days, and where there are three, hours come first; else minutes do.
-    first = 60.0 if dash or len(parts) == 3 else 1.0
-    told = sum(int(part) * first / 60.0**place for place, part in enumerate(parts))
-    return told + int(days) * 1440 if dash else told
+def _unknown_word(name: str, given: list[str]) -> str:
+    """Return what is wrong with the first word that Slurm does not look for: it ignores such a one, or stops."""
+    known = {word.lower().removesuffix("=#"): word for word in _KNOWN_WORDS[name].split()}
+    for item in given:
+        word, is_set, value = _BEFORE.sub("", item.lower(), count=1).partition("=")
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+            return f"it has no word {item[:70]!r}" + (
+                f": did you mean {known[near[0]].removesuffix('=#')}?" if near else ""
+            )
+        if is_set and not value:
+            return f"{item} has no value"
+        if known[word].endswith("=#") and not re.fullmatch(_OTHER_NUMBERS.get(word, r"-?\d+"), value):
+            return f"{item[:70]} must be a number, as {known[word].replace('=#', '=10')}"
+    return ""
 
 
 def _is_ports(value: str, least: int) -> bool:
@@ -258,19 +173,24 @@ def _is_ports(value: str, least: int) -> bool:
 def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], str]:
     """Return what tells whether a value is one of the parameter's, and how that is said."""
     name = parameter.name
-    if name in _TIMES.get(place, "").split():
+    if name in TIMES.get(place, "").split():
         return lambda value: bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
     if least := _PORTS.get(place, {}).get(name):
         wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
         return lambda value: _is_ports(value, least), f"{wanted}, from 1 to 65535, the lower one first"
-    if form := _FORMS.get(place, {}).get(name):
+    if form := FORMS.get(place, {}).get(name):
         return lambda value: bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
-    if words := _WORDS.get(place, {}).get(name):
+    if words := WORDS_OF.get(place, {}).get(name):
         return lambda value: value.lower() in words.lower().split(), f"one of {', '.join(words.split())}"
-    if words := _LISTS.get(place, {}).get(name):
+    if words := LISTS_OF.get(place, {}).get(name):
         return lambda value: set(value.lower().split(",")) <= set(words.lower().split()), (
             f"one or more of {', '.join(words.split())}"
         )
+    if bounds := BOUNDS.get(place, {}).get(name):
+        least, most = bounds
+        last = _LARGEST[parameter.kind] if most is None else most
+        what = f"a whole number from {least} to {last}{', or UNLIMITED' if most is None else ''}"
+        return lambda value: _whole(value, last, least, endless=most is None), what
     if largest := _LARGEST.get(parameter.kind):
         return lambda value: _whole(value, largest), f"a whole number from 0 to {largest}, or UNLIMITED"
     if parameter.kind == "boolean":
@@ -280,7 +200,7 @@ def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], 
     return lambda value: True, ""
 
 
-def _whole(value: str, largest: int) -> bool:
+def _whole(value: str, largest: int, least: int = 0, *, endless: bool = True) -> bool:
     if value.lower() in _ENDLESS:
-        return True
-    return bool(_NUMBER.fullmatch(value)) and int(value, 16 if value[1:2] in ("x", "X") else 10) <= largest
+        return endless
+    return bool(_NUMBER.fullmatch(value)) and least <= int(value, 16 if value[1:2] in ("x", "X") else 10) <= largest

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from provision.model.cluster import Cluster, Hardware, Partition
-from provision.slurm.parameters import minutes
+from provision.slurm.parameters_together import minutes
 
 _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _PROCESSORS = "DefCpuPerGPU"

@@ -134,7 +134,7 @@ def test_what_is_no_parameters_name_is_refused(name: str) -> None:
     [(True, "YES"), (False, "NO"), (60, "60"), (["a", "b"], "a,b"), ("CPU=1.0,Mem=0.25G", "CPU=1.0,Mem=0.25G")],
 )
 def test_values_become_slurms_words(value: object, text: str) -> None:
-    assert cluster(slurm_conf_parameters={"MailProg": value}).slurm_parameters == {"MailProg": text}
+    assert cluster(slurm_conf_parameters={"JobCompParams": value}).slurm_parameters == {"JobCompParams": text}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_misspelt_parameter_of_slurm_conf_is_refused_with_a_suggestion(name: s
     assert meant in refusal(slurm_conf_parameters={name: 30}).fix
 
 
-@pytest.mark.parametrize("name", ["SlurmdTimeout", "slurmdtimeout", "SuspendExcStates"])
+@pytest.mark.parametrize("name", ["SlurmdTimeout", "slurmdtimeout", "SuspendRate"])
 def test_a_parameter_that_the_release_has_is_taken_in_any_case(name: str) -> None:
     name = name[0].upper() + name[1:]
     assert cluster(slurm_conf_parameters={name: 30}).slurm_parameters == {name: "30"}

@@ -28,6 +28,22 @@ GOOD: list[tuple[str, Any]] = [
     ("SchedulerParameters", "bf_window=4320,defer,bf_hetjob_prio=min"), ("TaskPluginParam", "Autobind=threads"),
     ("PropagateResourceLimitsExcept", "MEMLOCK,RLIMIT_NOFILE"), ("SlurmctldParameters", "enable_configless,rl_enable"),
     ("AccountingStorageTRES", "gres/gpu,gres/gpu:a100,license/matlab,gres/gpumem,fs/lustre,cpu"),
+    ("MpiDefault", "pmix"), ("MpiDefault", "pmix_v4"), ("MpiDefault", "none"), ("JobAcctGatherFrequency", 30),
+    ("JobAcctGatherFrequency", "task=30,network=60"), ("JobAcctGatherFrequency", "Task=0"), ("MaxArraySize", 4000001),
+    ("Licenses", "ansys:10,matlab=3;idl"), ("JobFileAppend", 1), ("RequeueExit", "1-9,18"), ("CpuFreqDef", "ondemand"),
+    ("CpuFreqDef", 2400000), ("CpuFreqGovernors", "OnDemand,SchedUtil"), ("GpuFreqDef", "medium,memory=high"),
+    ("AcctGatherEnergyType", "acct_gather_energy/gpu,acct_gather_energy/ipmi"), ("SwitchType", "switch/none"),
+    ("AcctGatherProfileType", "acct_gather_profile/hdf5"), ("SwitchType", "switch/nvidia_imex"),
+    ("SwitchParameters", "vnis=10-99,def_tles=4,max_txqs=9,job_vni"), ("AuthAltTypes", "auth/jwt"),
+    ("AuthAltParameters", "jwt_key=/var/spool/slurmctld/key,max_token_lifespan=99"), ("AuthInfo", "cred_expire=300"),
+    ("NodeFeaturesPlugins", "node_features/helpers"), ("TmpFS", "/scratch"), ("MailProg", "/usr/bin/mail"),
+    ("PriorityWeightTRES", "CPU=1000,Mem=2000,GRES/gpu=3000"), ("TreeWidth", 65533), ("FirstJobId", 1000),
+    ("PreemptExemptTime", "1:00:00"), ("TopologyPlugin", "topology/default"),
+    ("LogTimeFormat", "iso8601,format_stderr"),
+    ("BcastExclude", "/lib,/usr/lib"), ("BcastExclude", "NONE"), ("RebootProgram", "/usr/sbin/reboot"),
+    ("SchedulerParameters", "delay_boot=5:00,sched_interval=-1"), ("MpiParams", "ports=20000-20099"),
+    ("SlurmctldParameters", "node_reg_mem_percent=99.5,conmgr_threads=8"), ("SuspendExcStates", "DRAIN,DOWN"),
+    ("HashPlugin", "hash/k12"), ("CommunicationParameters", "EnableIPv6,DisableIPv4"),
 ]  # fmt: skip
 
 #: With one that it does not take, or that is none of its parameters.
@@ -55,6 +71,30 @@ BAD: list[tuple[str, Any]] = [
     ("LaunchParameters", "use_interactive_steps"), ("SchedulerParameters", "bf_windw=10"), ("PrivateData", "job"),
     ("SlurmctldParameters", "enable_configles"), ("PropagateResourceLimits", "MEMLOK"), ("CliFilterPlugins", "lau"),
     ("AccountingStorageTRES", "gres/gpuu"), ("AccountingStorageTRES", "gpu"), ("AccountingStorageTRES", "gres"),
+    ("MpiDefault", "pmix_v9"), ("MpiDefault", "foo"), ("SchedulerParameters", "bf_window=abc"),
+    ("SchedulerParameters", "bf_window"), ("SchedulerParameters", "defer,bf_max_job_test="),
+    ("JobAcctGatherFrequency", "tsk=30"), ("JobAcctGatherFrequency", "task=abc"), ("JobAcctGatherFrequency", "30s"),
+    ("MaxArraySize", 99999999), ("MaxArraySize", "UNLIMITED"), ("Licenses", "ansys:many"), ("Licenses", "ansys:"),
+    ("JobFileAppend", 2), ("RequeueExit", "abc"), ("RequeueExitHold", "1-"), ("CpuFreqDef", "Fast"),
+    ("CpuFreqGovernors", "OnDemand,Fast"), ("GpuFreqDef", "fast"), ("AcctGatherEnergyType", "acct_gather_energy/foo"),
+    ("AcctGatherEnergyType", "gpu"), ("AcctGatherProfileType", "acct_gather_profile/hdf"),
+    ("AcctGatherInterconnectType", "acct_gather_interconnect/ib"), ("SwitchType", "switch/foo"),
+    ("SwitchParameters", "foo="), ("SwitchParameters", "vnis="), ("SwitchParameters", "def_foo=1"),
+    ("AuthAltTypes", "auth/foo"), ("AuthAltParameters", "jwtkey=/x"), ("AuthInfo", "sockett=/x"),
+    ("NodeFeaturesPlugins", "node_features/foo"), ("TmpFS", "rel"), ("MailProg", "mail"), ("RebootProgram", "reboot"),
+    ("ResumeProgram", "resume"), ("TreeWidth", 0), ("FirstJobId", 0), ("MessageTimeout", 0), ("MaxJobCount", 0),
+    ("MaxStepCount", 0), ("MaxDBDMsgs", 100), ("PropagatePrioProcess", 3), ("MaxJobId", 2**26), ("KillOnBadExit", 2),
+    ("SchedulerTimeSlice", 1), ("SlurmdPort", 70000), ("SlurmdPort", 0), ("MaxNodeCount", 70000),
+    ("PriorityWeightTRES", "CPU=a"), ("PreemptExemptTime", "soon"), ("HashPlugin", "hash/md5"),
+    ("TopologyPlugin", "topology/flat"), ("SelectType", "select/cons_tre"), ("TLSType", "tls/s3n"),
+    ("PluginDir", "lib/slurm"), ("LogTimeFormat", "iso"), ("BcastExclude", "lib"), ("SuspendExcStates", "DRAINED"),
+    ("SlurmctldParameters", "conmgr_threads=many"), ("MpiParams", "port=1-2"), ("BurstBufferType", "burst_buffer/nfs"),
+    ("PrEpPlugins", "prep/foo"), ("CommunicationParameters", "DisableIPv4"), ("MCSPlugin", "mcs/group"),
+    ("MCSParameters", "enforced"), ("PriorityDecayHalfLife", 0),
+    ("LaunchParameters", "enable_nss_slurm,disable_send_gids"),
+    ("JobAcctGatherParams", "UsePss,NoShared"), ("FastSchedule", 1), ("SallocDefaultCommand", "bash"),
+    ("ControlMachine", "head"), ("CryptoType", "crypto/munge"), ("AccountingStoreJobComment", "YES"),
+    ("SlurmSchedLogLevel", 1), ("AccountingStorageHost", "a,b"), ("DataParserParameter", "x"),
 ]  # fmt: skip
 
 BAD_PARTITIONS: list[tuple[str, Any]] = [
@@ -64,11 +104,14 @@ BAD_PARTITIONS: list[tuple[str, Any]] = [
     ("DefMemPerGPU", "48G"), ("Topology", "tree1"), ("Exclusive", "USER"), ("SlurmdTimeout", 30), ("MaxTiem", 1),
     ("ConstrainCores", "yes"), ("LLN", 7),
     ("PreemptMode", "GANG"), ("PreemptMode", "OFF,CANCEL"), ("SelectTypeParameters", "CR_CPU"),
+    ("TRESBillingWeights", "CPU=a"), ("TRESBillingWeights", "CPU"), ("TRESBillingWeights", "CPUs=1"),
+    ("Alternate", "nobody"), ("CpuBind", "numa"), ("JobDefaults", "DefCpuPerGPU=4"), ("DefCpuPerGp", 4),
 ]  # fmt: skip
 
 GOOD_PARTITIONS: list[tuple[str, Any]] = [
     ("MaxTime", "60"), ("MaxTime", "1:30:00"), ("MaxTime", "2-12"), ("MaxTime", "7-00:00:00"), ("MaxTime", "INFINITE"),
     ("State", "drain"), ("OverSubscribe", "FORCE:4"), ("OverSubscribe", "exclusive"), ("MaxNodes", "UNLIMITED"),
+    ("TRESBillingWeights", "CPU=1.0,Mem=0.25G,GRES/gpu=2.0"), ("TRESBillingWeights", "cpu=.5"), ("CpuBind", "cores"),
     ("PriorityTier", 10), ("Hidden", True), ("AllowGroups", ["a", "b"]), ("ExclusiveTopo", "YES"),
 ]  # fmt: skip
 
@@ -113,13 +156,17 @@ def test_what_slurm_would_not_take_of_a_partition_is_refused(name: str, value: A
             {"slurm_partitions": [{"PartitionName": "a", "DefaultTime": "2-0", "MaxTime": "47:00:00"}]},
             "partition a: DefaultTime 2-0 is longer than MaxTime 47:00:00",
         ),
+        (
+            {"slurm_partitions": [{"PartitionName": "a", "MinNodes": 8, "MaxNodes": 2}]},
+            "MinNodes 8 is more than MaxNodes",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(variables: dict[str, Any], said: str) -> None:
     with pytest.raises(ClusterctlError, match=said) as refused:
         cluster(**variables)
 
-    assert refused.value.entry[2] in ("DefMemPerCPU", "MaxMemPerCPU", "DefaultTime", "PreemptMode")
+    assert refused.value.entry[2] in ("MinNodes", "DefMemPerCPU", "MaxMemPerCPU", "DefaultTime", "PreemptMode")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +186,8 @@ def test_a_default_time_may_be_as_long_as_the_longest(default: str, most: str) -
         ("MaxTime", "24.11", "it is one of a partition"),
         ("MessageTimeot", "24.11", "did you mean MessageTimeout?"),
         ("Frobnicate", "24.11", "see slurm.conf(5)"),
+        ("JobDefaults", "24.11", "write DefCpuPerGPU and DefMemPerGPU"),
+        ("FastSchedule", "24.11", "what it did is SlurmdParameters: config_overrides"),
     ],
 )
 def test_a_refusal_says_what_was_meant(name: str, version: str, said: str) -> None:
@@ -156,8 +205,48 @@ def test_a_misspelt_word_is_answered_with_the_nearest() -> None:
     assert cluster(slurm_conf_parameters={"SchedulerParameters": "bf_new"}, slurm_version="26.11").slurm_parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("PrologFlags", "Contian", "Contain"),
+        ("TaskPlugin", "task/affinity,task/cgrup", "task/cgroup"),
+        ("TaskPlugin", "cgroup", "task/cgroup"),
+        ("DebugFlags", "Backfill,Gress", "Gres"),
+        ("AccountingStorageEnforce", "limit", "limits"),
+        ("AcctGatherEnergyType", "acct_gather_energy/impi", "acct_gather_energy/ipmi"),
+        ("MpiDefault", "pmx", "pmix"),
+        ("JobAcctGatherFrequency", "tsk=30", "task"),
+        ("CpuFreqDef", "Performence", "Performance"),
+        ("SchedulerType", "sched/backfil", "sched/backfill"),
+        ("SlurmctldDebug", "debgu", "debug"),
+        ("SwitchParameters", "vni=1-2", "vnis"),
+        ("PriorityWeightTRES", "cpuu=1", "cpu"),
+    ],
+)
+def test_a_value_is_answered_with_the_nearest(name: str, value: str, meant: str) -> None:
+    with pytest.raises(ClusterctlError, match=rf"did you mean {meant}\?"):
+        cluster(slurm_conf_parameters={name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "release", "taken"),
+    [
+        ("TopologyPlugin", "topology/flat", "25.05", True),
+        ("TopologyPlugin", "topology/3d_torus", "25.05", False),
+        ("NamespaceType", "namespace/linux", "25.11", True),
+        ("NodeFeaturesPlugins", "node_features/knl_generic", "25.05", True),
+        ("NodeFeaturesPlugins", "node_features/knl_generic", "25.11", False),
+        ("AuthAltTypes", "auth/slurm", "23.02", False),
+        ("SwitchType", "switch/nvidia_imex", "23.11", False),
+        ("SwitchType", "switch/new", "26.11", True),
+    ],
+)
+def test_a_plugin_is_known_by_the_release(name: str, value: str, release: str, taken: bool) -> None:
+    assert (parameters.misfit("slurm.conf", name, value, release) == "") is taken
+
+
 def test_a_parameter_is_known_by_the_release_that_the_cluster_runs() -> None:
-    assert cluster(slurm_conf_parameters={"MetricsType": "x"}, slurm_version="25.11").slurm_parameters
+    assert cluster(slurm_conf_parameters={"MetricsType": "metrics/openmetrics"}, slurm_version="25.11").slurm_parameters
 
 
 def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> None:

@@ -1,0 +1,210 @@
+"""What the value of a parameter has to be: words, plugins, numbers within bounds, or a form of its own. Pure.
+
+From slurm.conf(5), and from Slurm's source where that is stricter: _validate_and_set_defaults() in
+src/common/read_config.c. What a release logs as an error and goes on without is no value here either: whoever wrote it
+meant something.
+"""
+
+from __future__ import annotations
+
+from provision.slurm.plugin_table import PLUGINS
+
+_LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5 0 1 2 3 4 5 6 7 8 9"
+_GOVERNORS = "Conservative OnDemand Performance PowerSave SchedUtil UserSpace"
+
+TIMES = {
+    "slurm.conf": "PreemptExemptTime PriorityCalcPeriod PriorityDecayHalfLife PriorityMaxAge",
+    "partition": "DefaultTime MaxTime",
+}
+#: One of these words.
+WORDS_OF = {
+    "slurm.conf": {
+        "EnforcePartLimits": "ALL ANY NO YES",
+        "PriorityUsageResetPeriod": "NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY",
+        "ReturnToService": "0 1 2",
+        "SlurmctldDebug": _LEVELS,
+        "SlurmctldSyslogDebug": _LEVELS,
+        "SlurmdDebug": _LEVELS,
+        "SlurmdSyslogDebug": _LEVELS,
+        # Of several versions of PMIx each is a plugin of its own: auxdir/x_ac_pmix.m4.
+        "MpiDefault": "none openmpi pmi2 pmix pmix_v2 pmix_v3 pmix_v4 pmix_v5 cray_shasta",
+    },
+    "partition": {"State": "UP DOWN DRAIN INACTIVE"},
+    "cgroup.conf": {"CgroupPlugin": "autodetect cgroup/v1 cgroup/v2 disabled"},
+    "slurmdbd.conf": {"DebugLevel": _LEVELS, "DebugLevelSyslog": _LEVELS},
+}
+#: One or more of these words, with commas.
+LISTS_OF = {
+    "slurm.conf": {
+        # debug_str2flags() in src/common/read_config.c, of all known releases.
+        "DebugFlags": "Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind "
+        "CpuFrequency Data DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource "
+        "DB_Step DB_TRES DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang "
+        "GLOB_SILENCE Gres Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace "
+        "Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation "
+        "Route Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue",
+        "AccountingStorageEnforce": "all associations limits nojobs none nosteps qos safe wckeys",
+        "CpuFreqGovernors": _GOVERNORS,
+        "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
+        "LogTimeFormat": "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr",
+        "PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN",
+        "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
+        "SuspendExcStates": "CLOUD DOWN DRAIN DYNAMIC_FUTURE DYNAMIC_NORM FAIL INVALID_REG MAINTENANCE NOT_RESPONDING "
+        "PERFCTRS PLANNED RESERVED",
+    },
+    "partition": {
+        # xlate_cpu_bind_str() in src/common/slurm_resource_info.c.
+        "CpuBind": "no none socket sockets ldom ldoms core cores thread threads off v verbose",
+        # Not GANG, which is the cluster's as a whole: Slurm ignores it here.
+        "PreemptMode": "OFF CANCEL PRIORITY REQUEUE SUSPEND WITHIN",
+        "SelectTypeParameters": "CR_Core CR_Core_Memory CR_Socket CR_Socket_Memory",
+    },
+}
+#: The type of the plugin that a parameter of slurm.conf names, and further values: what means that there is none, and
+#: names that Slurm replaces by others. One plugin; of several types a list.
+_PLUGIN = {
+    # Not mysql and ctld_relay, which are slurmdbd's and slurmctld's own.
+    "AccountingStorageType": ("", "accounting_storage/none accounting_storage/slurmdbd"),
+    "AcctGatherFilesystemType": ("acct_gather_filesystem", "acct_gather_filesystem/none"),
+    "AcctGatherProfileType": ("acct_gather_profile", "acct_gather_profile/none"),
+    "BurstBufferType": ("burst_buffer", ""),
+    "CertgenType": ("certgen", ""),
+    "CertmgrType": ("certmgr", ""),
+    "HashPlugin": ("hash", ""),
+    "HttpParserType": ("http_parser", ""),
+    "JobAcctGatherType": ("jobacct_gather", "jobacct_gather/none"),
+    "JobCompType": ("jobcomp", "jobcomp/none"),
+    # Later ones read it as NamespaceType.
+    "JobContainerType": ("", "job_container/tmpfs job_container/none"),
+    "MCSPlugin": ("mcs", "mcs/none"),
+    "MetricsType": ("metrics", ""),
+    "NamespaceType": ("namespace", "namespace/none"),
+    "PreemptType": ("preempt", "preempt/none"),
+    "PrioritySiteFactorPlugin": ("site_factor", "site_factor/none"),
+    "PriorityType": ("priority", ""),
+    "ProctrackType": ("proctrack", ""),
+    "SchedulerType": ("sched", ""),
+    "SelectType": ("select", ""),
+    "SwitchType": ("switch", "switch/none"),
+    "TLSType": ("tls", "tls/none"),
+    "TopologyPlugin": ("topology", "topology/default topology/none"),
+    "UrlParserType": ("url_parser", ""),
+}
+_PLUGIN_LIST = {
+    "AcctGatherEnergyType": ("acct_gather_energy", "acct_gather_energy/none acct_gather_energy/rsmi"),
+    "AcctGatherInterconnectType": ("acct_gather_interconnect", "acct_gather_interconnect/none"),
+    "AuthAltTypes": ("auth", ""),
+    "NodeFeaturesPlugins": ("node_features", ""),
+    "PrEpPlugins": ("prep", ""),
+    "TaskPlugin": ("task", "task/none"),
+}
+_TRES = (
+    r"(billing|cpu|energy|mem|node|pages|vmem|fs/(disk|lustre)|ic/ofed|(license|bb)/[\w.:@-]+|gres/[a-z]\w*(:[\w.-]+)?)"
+)
+_WEIGHT = rf"{_TRES}=(\d+(\.\d*)?|\.\d+)[KMGTP]?"
+_WEIGHTS = (rf"{_WEIGHT}(,{_WEIGHT})*", "TRES with weights, for example CPU=1.0,Mem=0.25G,GRES/gpu=2.0")
+_GPU_FREQUENCY = r"(memory=)?(low|medium|high|highm1|\d+)"
+_RATE = r"(task|energy|network|filesystem)=\d+"
+_EXITS = (r"\d+(-\d+)?(,\d+(-\d+)?)*", "exit codes and ranges of them, for example 1-9,18")
+_HOST = (r"[\w.:\[\]-]+", "a host's name or address")
+_FILE = (r"/\S*", "a whole path")
+_PROGRAM = (r'"?/.*', "a whole path, of a program where the daemons and jobs are")
+_PROGRAMS = """
+HealthCheckProgram MailProg RebootProgram ResumeFailProgram ResumeProgram ResvEpilog ResvProlog SlurmctldPrimaryOffProg
+SlurmctldPrimaryOnProg SrunEpilog SrunProlog SuspendProgram TaskEpilog TaskProlog UnkillableStepProgram
+""".split()  # noqa: SIM905 - read as a text, not as a list of quotes
+#: A form of its own, and what it is called.
+FORMS = {
+    "partition": {
+        "OverSubscribe": (r"NO|EXCLUSIVE|(YES|FORCE)(:\d+)?", "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n"),
+        "OverTimeLimit": (r"\d+|INFINITE|UNLIMITED", "minutes, or UNLIMITED"),
+        "SuspendTime": (r"\d+|-1|INFINITE", "seconds, or INFINITE"),
+        "TRESBillingWeights": _WEIGHTS,
+    },
+    "slurm.conf": {
+        # slurm.conf(5); what can be counted of generic resources depends on the nodes'.
+        "AccountingStorageTRES": (
+            rf"{_TRES}(,{_TRES})*",
+            "one or more of gres/NAME, gres/NAME:TYPE, license/NAME, bb/NAME, fs/disk, fs/lustre, ic/ofed, and what is "
+            "counted anyway: billing, cpu, energy, mem, node, pages, vmem",
+        ),
+        "BcastExclude": (r"NONE|/[^,]*(,/[^,]*)*", "NONE, or whole paths with commas"),
+        # cpu_freq_verify_def() in src/common/cpu_frequency.c.
+        "CpuFreqDef": (
+            rf"{_GOVERNORS.replace(' ', '|')}|low|medium|high|highm1|\d+",
+            f"one of {_GOVERNORS.replace(' ', ', ')}, low, medium, high, highm1, or kHz",
+        ),
+        "GpuFreqDef": (
+            rf"{_GPU_FREQUENCY}(,({_GPU_FREQUENCY}|verbose))*",
+            "low, medium, high, highm1 or MHz; after memory= that of the memory",
+        ),
+        # acct_gather_parse_freq() in src/interfaces/acct_gather.c takes what it does not know for nothing said.
+        "JobAcctGatherFrequency": (
+            rf"\d+|{_RATE}(,{_RATE})*",
+            "seconds, or one or more of task=, energy=, network=, filesystem= with seconds",
+        ),
+        # _build_license_list() in src/slurmctld/licenses.c; slurmctld does not start with another.
+        "Licenses": (r"[^\s,;:=]+([:=]\d{1,9})?([,;][^\s,;:=]+([:=]\d{1,9})?)*", "names, with a number after a colon"),
+        "PluginDir": (r"/[^:]*(:/[^:]*)*", "whole paths with colons"),
+        "PriorityWeightTRES": _WEIGHTS,
+        "RequeueExit": _EXITS,
+        "RequeueExitHold": _EXITS,
+        "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
+        **dict.fromkeys(("AccountingStorageHost", "AccountingStorageBackupHost", "JobCompHost", "MailDomain"), _HOST),
+        **dict.fromkeys(("PlugStackConfig", "SlurmctldPidFile", "SlurmdPidFile", "TmpFS"), _FILE),
+        # Run from wherever a daemon or a job happens to be.
+        **dict.fromkeys(_PROGRAMS, _PROGRAM),
+    },
+    # In hours, days or months; a number alone is months: slurmdb_parse_purge() in src/common/slurmdb_defs.c.
+    "slurmdbd.conf": {
+        f"Purge{what}After": (r"\d+(h|hours?|d|days?|m|months?)?", "hours, days or months, for example 24months")
+        for what in ("Event", "Job", "JobEnv", "JobScript", "Resv", "Step", "Suspend", "TXN", "Usage")
+    },
+}
+_PORT = (1, 65535)
+_SWITCH = (0, 1)
+#: From which to which a whole number is, where its type alone would let in what Slurm refuses, or sets to another one.
+#: None: to the type's largest, or UNLIMITED.
+BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
+    "slurm.conf": {
+        "AccountingStoragePort": _PORT,
+        "FairShareDampeningFactor": (1, None),
+        # MAX_JOB_ID in slurm/slurm.h.
+        "FirstJobId": (1, 0x03FFFFFF),
+        "GroupUpdateForce": _SWITCH,
+        "JobCompPort": _PORT,
+        "JobFileAppend": _SWITCH,
+        "JobRequeue": _SWITCH,
+        "KillOnBadExit": _SWITCH,
+        "MaxArraySize": (0, 4_000_001),
+        "MaxDBDMsgs": (10_000, None),
+        "MaxJobCount": (1, None),
+        "MaxJobId": (1, 0x03FFFFFF),
+        # MAX_SLURM_NODES there.
+        "MaxNodeCount": (1, 65_536),
+        "MaxStepCount": (1, None),
+        "MaxTasksPerNode": (1, 65_533),
+        # With 0 no message would be answered in time.
+        "MessageTimeout": (1, None),
+        "PropagatePrioProcess": (0, 2),
+        "SchedulerTimeSlice": (5, 65_533),
+        "SlurmdPort": _PORT,
+        "TreeWidth": (1, 65_533),
+    },
+    "slurmdbd.conf": {"DbdPort": _PORT, "StoragePort": _PORT},
+}
+
+
+def plugins_of(name: str, release: str) -> tuple[list[str], bool] | None:
+    """Return what a parameter may name in a release, and whether several; None where it names no plugin."""
+    several = name in _PLUGIN_LIST
+    kind, further = (_PLUGIN_LIST if several else _PLUGIN).get(name, (None, ""))
+    if kind is None:
+        return None
+    found = []
+    for word in PLUGINS.get(kind, "").split():
+        plugin, _, releases = word.partition(":")
+        since, _, until = releases.partition("-")
+        if since <= release and (not until or release <= until):
+            found.append(plugin)
+    return sorted({*found, *further.split()}), several
