@@ -14,7 +14,7 @@ from provision.errors import ClusterctlError
 from provision.inventory import declared_docker, declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by
 from provision.inventory.declared_directories import require_job_directories
-from provision.inventory.declared_environment import environment_from, require_task_prolog
+from provision.inventory.declared_environment import adapters_of_jobs, environment_from, require_task_prolog
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
@@ -103,6 +103,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_image_logins(hostvars.get(controller, {}).get("job_images_logins"), images)
     environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)
     require_task_prolog(environment, parameters, version)
+    environment = adapters_of_jobs(environment, [hostvars.get(name, {}) for name in compute])
     try:
         cluster = Cluster(
             name=site["cluster_name"],

@@ -11,6 +11,7 @@ from typing import Any
 from provision.errors import ClusterctlError
 from provision.model.cluster import JobVariable
 from provision.model.mounts import LOCAL, Mount, below
+from provision.rdma.expected import unused_in
 from provision.slurm.names import LINES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -78,6 +79,18 @@ def require_task_prolog(
     if any(name.lower() == "taskprolog" and not value for name, value in parameters.items()):
         problem = "is told to jobs by the TaskProlog that slurm_conf_parameters removes"
         raise _refusal("job_environment", problem, "take 'TaskProlog: null' out; the site's own runs after ours")
+
+
+def adapters_of_jobs(variables: Sequence[JobVariable], nodes: Sequence[Mapping[str, Any]]) -> tuple[JobVariable, ...]:
+    """Return the variables with NCCL_IB_HCA, which leaves out what ``node_rdma_unused`` names alike on all nodes.
+
+    A variable of all jobs cannot say what differs between nodes, and what the site says itself stays.
+    """
+    unused = {unused_in(variables.get("node_rdma_unused")) for variables in nodes}
+    names = unused.pop() if len(unused) == 1 else ()
+    if not names or any(variable.name == "NCCL_IB_HCA" for variable in variables):
+        return tuple(variables)
+    return (*variables, JobVariable(name="NCCL_IB_HCA", value=f"^={','.join(names)}"))
 
 
 def _refusal(name: str, problem: str, fix: str, key: str = "") -> ClusterctlError:

@@ -13,7 +13,7 @@ from provision.model.text import brief
 #: What the site has chosen, said before anything is changed, in each run.
 BEFORE = Subject(
     "job_docker",
-    ("risk",),
+    ("risk", "runtime"),
     fix="job_docker: podman has none of this; else keep those who are in the group few",
     before=True,
 )
@@ -22,13 +22,21 @@ SUBJECT = Subject("job_docker", ("socket", "swarm", "overlay_networks"), fix="cl
 
 _NOT_CHOSEN = "job_docker is not socket"
 
+#: By job_container_runtime: what a site takes upon itself that brings its own. Of podman there is a proof.
+_RUNTIMES = {
+    "pyxis": "pyxis is the site's own package and runs as root in slurmd and slurmstepd; its enroot unpacks images "
+    "into the job's /tmp; no check of clusterctl proves that containers of jobs are kept apart",
+    "apptainer": "Apptainer is the site's own package and makes user namespaces of its own in jobs; no check of "
+    "clusterctl proves that containers of jobs are kept apart",
+}
+
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Return all checks of the subject for one machine.
 
     ``wants``: ``group`` and ``gid`` of those who may use the engine in jobs, empty where jobs may not or none are here;
     the overlay ``networks``; the swarm's ``manager`` (address and port), whether this machine ``manages`` it, and the
-    ``address`` by which the others reach it.
+    ``address`` by which the others reach it. ``runtime`` is job_container_runtime, empty where no jobs run.
     """
     answers: Mapping[str, Any] = facts.get("commands", {})
     networks: Sequence[Mapping[str, Any]] = wants["networks"]
@@ -43,6 +51,19 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         )
         if wants["group"]
         else BEFORE.skip("risk", _NOT_CHOSEN + ", or the machine runs no jobs"),
+        BEFORE.check(
+            "runtime",
+            Verdict.WARN,
+            _RUNTIMES[wants["runtime"]],
+            "containers of jobs are made by what is proven here",
+            source=f"job_container_runtime={wants['runtime']}",
+            cause="it is the site's choice",
+            fix="job_container_runtime: podman has srun --container-image without it; else look after that package",
+        )
+        if wants["runtime"] in _RUNTIMES
+        else BEFORE.skip(
+            "runtime", "job_container_runtime brings nothing of the site's own, or the machine runs no jobs"
+        ),
         _socket(answers.get("docker_socket"), str(wants["group"]), int(wants["gid"]))
         if wants["group"]
         else SUBJECT.skip("socket", _NOT_CHOSEN + ", or the machine runs no jobs"),

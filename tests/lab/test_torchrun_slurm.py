@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import labs
 import pytest
 
@@ -80,3 +82,103 @@ def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.L
     assert "torchrun-slurm: node1: the job is requeued without it, for turn 1 of at most 20" in log
     # Its own output and what the launcher says of it are two streams, which srun brings as they come.
     assert "ran on node2" in log
+
+
+#: A job whose step is on both nodes; what begins with SBATCH and the words after torchrun-slurm are each test's own.
+STEP = r"""#!/bin/sh
+#SBATCH --nodes=2 --ntasks-per-node=1 --mem=600M --time=5 --output=step.log --open-mode=truncate
+srun --kill-on-bad-exit=1 --container-image=$(podman images --quiet --filter readonly=true | head -n 1) \
+    --container-mounts=$HOME --container-workdir=$HOME torchrun-slurm """
+
+
+def ended(lab: labs.Lab, words: str, before: str = "") -> tuple[str, list[str]]:
+    """Submit such a job and wait for it; return its state and exit code, and its log without Slurm's own lines."""
+    lab.said(f"cat >step.sh <<'END'\n{STEP}{words}\nEND")
+    job = lab.ssh("head", f"{before} sbatch --parsable --wait step.sh", user="ada").stdout.strip()
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
+    labs.until(lambda: not lab.said(asked).startswith("RUNNING"), 20, lambda: lab.said(asked))
+    state, log = lab.said(asked), lab.said("cat step.log; rm step.sh step.log")
+    return state, [line for line in log.splitlines() if not line.startswith(("srun: ", "slurmstepd: "))]
+
+
+FAILS = r"""
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.all_reduce(one)
+if dist.get_rank() == 1:
+    raise ValueError("no label 1001")
+dist.all_reduce(one)
+"""
+
+
+def test_the_exception_of_the_rank_that_failed_first_is_the_logs_end(provisioned_lab: labs.Lab) -> None:
+    provisioned_lab.said(f"cat >fails.py <<'END'{FAILS}END")
+
+    state, log = ended(provisioned_lab, "fails.py")
+
+    provisioned_lab.said("rm fails.py")
+    assert state == "FAILED|1:0"
+    # PyTorch says which rank it is before each line.
+    assert log[-1].removeprefix("[rank1]: ") == "ValueError: no label 1001", log
+    (begun,) = (number for number, line in enumerate(log) if line.startswith("torchrun-slurm: first to fail: "))
+    assert log[begun].startswith("torchrun-slurm: first to fail: rank 1 on node2, ")
+    assert log[begun + 1] == "Traceback (most recent call last):"
+    assert len(log) - begun < 10
+
+
+#: What is broken on which machine and how it is mended, variables of the job, what is said of it.
+CHECKED = {
+    "the network of training": (
+        "ip link add ib0 type bridge && ip addr add 10.99.0.$(hostname | tr -dc 0-9)/24 dev ib0 && ip link set ib0 up",
+        "ip link del ib0",
+        "NCCL_SOCKET_IFNAME=ib0",
+        r"node\d: cannot reach node\d by ib0 \(NCCL_SOCKET_IFNAME=ib0\)\. A firewall",
+    ),
+    "a firewall": (
+        # Slurm's own ports are below; sshd and munge are not asked.
+        "[ $(hostname) = node1 ] || iptables -I INPUT -s FIRST -p tcp --syn --dport 10000:65535 -j DROP",
+        "[ $(hostname) = node1 ] || iptables -D INPUT -s FIRST -p tcp --syn --dport 10000:65535 -j DROP",
+        "",
+        r"node1: cannot reach node2\. A firewall",
+    ),
+    "a full /dev/shm": (
+        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=100m /dev/shm",
+        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=2097152k /dev/shm",
+        "",
+        r"node2: 100 MiB are free in /dev/shm, 256 are needed\. ",
+    ),
+    "another directory of that name": (
+        "[ $(hostname) = node1 ] || mount -t tmpfs -o size=1m,mode=1777 other /home/ada/out",
+        "[ $(hostname) = node1 ] || umount /home/ada/out",
+        "",
+        r"node2: /home/ada/out is not the first node's: what is written there is not seen there",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    # For every day the one that needs a look at another network than Slurm's.
+    [name if name == "the network of training" else pytest.param(name, marks=pytest.mark.jobs) for name in CHECKED],
+)
+def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisioned_lab: labs.Lab, broken: str) -> None:
+    lab = provisioned_lab
+    breaking, repairing, variables, says = CHECKED[broken]
+    lab.said("mkdir -p out")
+    first = lab.address("node1")
+    try:
+        for node in ("node1", "node2"):
+            lab.root(node, breaking.replace("FIRST", first))
+        state, log = ended(lab, "--output-dir $HOME/out --env kubeflow echo ran", before=variables)
+    finally:
+        for node in ("node1", "node2"):
+            lab.root(node, repairing.replace("FIRST", first))
+        lab.said("rmdir out")
+
+    assert state == "FAILED|75:0", log
+    assert [line for line in log if re.match(f"torchrun-slurm: not started: {says}", line)], log
+    assert "ran" not in log
+    (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
+    assert float(took.split()[3]) < 5
+    assert took.endswith(" s: exit code 75")

@@ -359,3 +359,19 @@ def test_what_the_rdma_role_leaves_is_repaired_on_machines_with_an_adapter(tmp_p
     assert {check.id: check.observed for check in told if not check.ok} == {
         name: found[name] for name in ("rdma_userspace.packages", "rdma_userspace.files")
     }
+
+
+def test_what_a_sites_own_runtime_risks_is_said_of_each_machine_that_runs_jobs(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
+    for host in ("head", "node1", "node2"):
+        (tmp_path / f"{host}.json").write_text(json.dumps([GOOD]), encoding="utf-8")
+    look = PLAY.format(name="Look", hosts="all") + OBSERVED.replace("munge", "job_docker")
+    (tmp_path / "try.yml").write_text(look, encoding="utf-8")
+    packages = [{"url": "https://x.site/apptainer_1.4.2_amd64.deb", "sha256": "0" * 64}]
+    site = f"job_container_runtime=apptainer\njob_container_packages={packages}\n"
+
+    report, _ = run(tmp_path / "try.yml", text=INVENTORY + site)
+
+    warned = [check.host for check in report.checks if check.id == "job_docker.runtime" and check.verdict == "warn"]
+    assert warned == ["node1", "node2"]

@@ -68,7 +68,7 @@ def test_a_machines_own_address_is_in_no_overlay_network() -> None:
 
 
 WANTS: dict[str, Any] = {
-    "group": "dockerjobs", "gid": 3100, "networks": [NET], "manages": True,
+    "group": "dockerjobs", "gid": 3100, "networks": [NET], "runtime": "podman", "manages": True,
     "address": "10.0.0.1", "manager": "10.0.0.1:2377",
 }  # fmt: skip
 SWARM: dict[str, Any] = {
@@ -96,8 +96,25 @@ def judged(wants: dict[str, Any] | None = None, **answers: Any) -> dict[str, Che
 def test_a_machine_as_declared_passes_and_says_what_it_risks() -> None:
     found = judged()
 
-    assert [str(check.verdict) for check in found.values()] == ["warn", "pass", "pass", "pass"]
+    assert [str(check.verdict) for check in found.values()] == ["warn", "skip", "pass", "pass", "pass"]
     assert "is root on this machine" in found["risk"].observed
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words"),
+    [
+        ("pyxis", "runs as root in slurmd and slurmstepd"),
+        ("apptainer", "makes user namespaces of its own in jobs"),
+        ("podman", ""),
+        ("none", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_sites_own_runtime_of_containers_risks_is_said(runtime: str, words: str) -> None:
+    found = judged({"runtime": runtime})["runtime"]
+
+    assert str(found.verdict) == ("warn" if words else "skip")
+    assert words in found.observed
 
 
 def test_nothing_is_judged_where_nothing_is_chosen() -> None:
@@ -141,7 +158,7 @@ def test_what_was_not_answered_is_unknown() -> None:
     late = {"rc": None, "text": "did not answer in 10 s"}
     found = judged(docker_socket=late, swarm=late, overlays=late)
 
-    assert [str(check.verdict) for check in found.values()] == ["warn", *["unknown"] * 3]
+    assert [str(check.verdict) for check in found.values()] == ["warn", "skip", *["unknown"] * 3]
 
 
 #: Of a job with the second and the third of a node's four GPUs.

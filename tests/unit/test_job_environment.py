@@ -13,6 +13,7 @@ from declare import cluster
 
 from provision import content
 from provision.errors import ClusterctlError
+from provision.inventory import declared_environment
 from provision.slurm.render import render
 
 IMAGE = content.ROOT / "roles/slurm_image/files/image"
@@ -130,6 +131,28 @@ def test_an_index_of_the_sites_is_asked_also_where_it_has_wheels() -> None:
 
     assert "PIP_NO_INDEX" not in found
     assert (found["PIP_INDEX_URL"], found["PIP_FIND_LINKS"]) == ("https://pypi.site/simple", "/data/wheels")
+
+
+@pytest.mark.parametrize(
+    ("site", "users", "value"),
+    [
+        ({"node_rdma_unused": ["mlx5_4", "mlx5_5:1"]}, {}, "^=mlx5_4,mlx5_5:1"),
+        ({"node_rdma_unused": "mlx5_4"}, {}, "^=mlx5_4"),
+        ({"node_rdma_unused": []}, {}, None),
+        ({"node_rdma_unused": "mlx5_4", "job_environment": {"NCCL_IB_HCA": "mlx5_1"}}, {}, "mlx5_1"),
+        ({"node_rdma_unused": "mlx5_4"}, {"NCCL_IB_HCA": "mine"}, None),
+    ],
+)
+def test_ports_that_jobs_do_not_use_are_left_out_by_nccl(
+    site: dict[str, Any], users: dict[str, str], value: str | None
+) -> None:
+    assert told(site, **users).get("NCCL_IB_HCA") == value
+
+
+def test_what_differs_between_nodes_is_no_variable_of_all_jobs() -> None:
+    each = [{"node_rdma_unused": "mlx5_4"}, {"node_rdma_unused": "mlx5_5"}]
+
+    assert declared_environment.adapters_of_jobs((), each) == ()
 
 
 def test_what_makes_containers_reads_the_same_names_and_the_directories(tmp_path: Path) -> None:

@@ -185,7 +185,10 @@ ELSEWHERE = {
         ],
     },
     # What the inventory says, whatever the machine has.
-    "tests/unit/test_job_docker.py": {"a_machine_as_declared_passes_and_says_what_it_risks": ["job_docker.risk"]},
+    "tests/unit/test_job_docker.py": {
+        "a_machine_as_declared_passes_and_says_what_it_risks": ["job_docker.risk"],
+        "what_a_sites_own_runtime_of_containers_risks_is_said": ["job_docker.runtime"],
+    },
     # All machines of a lab share the computer's disk.
     "tests/unit/test_judge_slurm_database.py": {
         "a_full_disk_is_named": ["slurm_database.disk"],

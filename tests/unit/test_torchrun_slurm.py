@@ -313,20 +313,95 @@ def port(root: Path, device: str, link: str, state: str = "4: ACTIVE", gids: tup
         (place / name).write_text(f"{text}\n")
 
 
-def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce(tmp_path: Path) -> None:
+LOCAL, ROUTED = "fe80:0000:0000:0000:0a", "0000:0000:0000:0000:0000:ffff:0a00:0001"
+KINDS = (("IB/RoCE v1", LOCAL), ("RoCE v2", LOCAL), ("IB/RoCE v1", ROUTED), ("RoCE v2", ROUTED))
+
+
+def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce_with_the_reason(tmp_path: Path) -> None:
     port(tmp_path, "mlx5_0", "InfiniBand")
     port(tmp_path, "mlx5_1", "InfiniBand", "1: DOWN")
-    local, routed = "fe80:0000:0000:0000:0a", "0000:0000:0000:0000:0000:ffff:0a00:0001"
-    kinds = (("IB/RoCE v1", local), ("RoCE v2", local), ("IB/RoCE v1", routed), ("RoCE v2", routed))
-    port(tmp_path, "mlx5_2", "Ethernet", gids=kinds)
-    port(tmp_path, "mlx5_3", "Ethernet", gids=kinds[:2])
+    port(tmp_path, "mlx5_2", "Ethernet", gids=KINDS)
+    port(tmp_path, "mlx5_3", "Ethernet", gids=KINDS[:2])
 
-    assert network.adapters(str(tmp_path)) == [
+    assert network.adapters({}, str(tmp_path)) == [
         "mlx5_0:1 InfiniBand 200 Gb/sec",
-        "mlx5_2:1 RoCE 200 Gb/sec, GID 3",
+        "mlx5_2:1 RoCE 200 Gb/sec, GID 3: RoCE v2, IPv4",
         "mlx5_3:1 RoCE 200 Gb/sec, no GID of RoCE v2 with an IPv4 address",
     ]
-    assert network.adapters(str(tmp_path / "none")) == []
+    assert network.adapters({}, str(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"NCCL_IB_DISABLE": "1"}, ["NCCL_IB_DISABLE=1: no RDMA"]),
+        ({"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "^=mlx5_1"}, ["left out by NCCL_IB_HCA=^=mlx5_1", "RoCE 200"]),
+        # Without = it is the beginning of a name.
+        ({"NCCL_IB_HCA": "mlx5_1"}, ["RoCE 200", "RoCE 200"]),
+        ({"NCCL_IB_HCA": "=mlx5_1:2,mlx5_10:1"}, ["left out by NCCL_IB_HCA=", "RoCE 200"]),
+        ({"NCCL_IB_GID_INDEX": "2"}, ["GID 2: IB/RoCE v1, IPv4 (NCCL_IB_GID_INDEX)"] * 2),
+        ({"NCCL_IB_GID_INDEX": "9"}, ["GID 9 by NCCL_IB_GID_INDEX is empty"] * 2),
+        ({"NCCL_IB_GID_INDEX": "-1"}, ["GID 3: RoCE v2, IPv4"] * 2),
+    ],
+)
+def test_what_nccl_is_told_of_adapters_is_obeyed_and_shown(
+    tmp_path: Path, variables: dict[str, str], said: list[str]
+) -> None:
+    port(tmp_path, "mlx5_1", "Ethernet", gids=KINDS)
+    port(tmp_path, "mlx5_10", "Ethernet", gids=KINDS)
+
+    found = network.adapters(variables, str(tmp_path))
+
+    assert len(found) == len(said)
+    assert all(words in one for words, one in zip(said, found, strict=True)), found
+
+
+#: By the kernel's order; ib0 is the network for training.
+HAVE = {"lo": "127.0.0.1", "eth0": "10.0.0.1", "ib0": "10.1.0.1", "ib1": "10.2.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "ib0"}, "ib0"),
+        ({"NCCL_SOCKET_IFNAME": "ib"}, "ib0"),
+        ({"NCCL_SOCKET_IFNAME": "=ib"}, ""),
+        ({"NCCL_SOCKET_IFNAME": "=ib1,eth0"}, "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "^eth,ib0"}, "ib1"),
+        ({"NCCL_SOCKET_IFNAME": "^=eth"}, "eth0"),
+        ({"NCCL_SOCKET_IFNAME": "lo"}, "lo"),
+        ({"NCCL_SOCKET_IFNAME": "ib7", "GLOO_SOCKET_IFNAME": "ib1"}, ""),
+        ({"GLOO_SOCKET_IFNAME": "ib1"}, "ib1"),
+        ({"GLOO_SOCKET_IFNAME": "ib"}, ""),
+    ],
+)
+def test_the_interface_is_the_one_that_nccl_is_told_to_take(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str
+) -> None:
+    monkeypatch.setattr(network, "interfaces", lambda: HAVE)
+    monkeypatch.setattr(network, "own_address", lambda _: "10.0.0.1")
+
+    way = network.way(variables, "10.0.0.2")
+
+    assert (way.name, way.address) == (name, HAVE.get(name, ""))
+    assert bool(way.problem) == (not name)
+    if not name:
+        told = next(f"{variable}={value}" for variable, value in variables.items())
+        assert way.problem.startswith(f"{told}: no interface of that name has an IPv4 address here. ip -4")
+
+
+def test_what_is_told_and_what_is_set_follow_the_interface_that_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "interfaces", lambda: HAVE)
+    first = {"SLURM_NODEID": "0", "SLURM_PROCID": "0", "NCCL_SOCKET_IFNAME": "ib0"}
+
+    assert main.main(["--dry-run", "train.py"], {**STEP, **first}) == 0
+
+    told = capsys.readouterr()
+    assert " by ib0, " in told.err
+    assert "NCCL_SOCKET_IFNAME=ib0 GLOO_SOCKET_IFNAME=ib0 " in told.out
 
 
 #: Two GPUs near each of two groups of processors, as an NVIDIA driver and the kernel show them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import health, requeue, ssh, step, talk, team, watch  # noqa: E402
+from torchrun_slurm import health, network, requeue, running, ssh, step, talk, team, watch  # noqa: E402
 
 GIB = 1 << 30
 WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
@@ -219,7 +220,7 @@ def test_a_task_that_does_not_come_is_named_and_nothing_starts(program: Path, tm
 
     code, said = alone.end()
     assert code == 75
-    assert "not started: task 1: torchrun-slurm did not come from there in 1 s" in said[-1]
+    assert "not started: task 1: torchrun-slurm did not come from there in 1 s" in said[-2]
     assert not (tmp_path / "started").exists()
 
 
@@ -252,6 +253,49 @@ def test_a_first_node_that_does_not_begin_is_told_by_the_other(program: Path) ->
     assert code == 75
     (told,) = said
     assert told.startswith("torchrun-slurm: not started: n2: torchrun-slurm of n1 did not listen at 127.0.0.1:")
+
+
+def test_nodes_are_to_reach_one_another_where_workers_meet(program: Path) -> None:
+    one, other = both(program, *script("print('ran')"), NCCL_SOCKET_IFNAME="=lo")
+    (code, said), (_, _) = one.end(), other.end()
+
+    assert code == 0, said
+    assert any("checked in" in line and "nodes reach one another by lo, " in line for line in said)
+
+
+def test_a_node_without_the_interface_that_is_named_is_told_and_nothing_starts(program: Path) -> None:
+    one, other = both(program, *script("print('ran')"), NCCL_SOCKET_IFNAME="=lo")
+    other.vanish()
+    other = Node(program, 1, list(script("print('ran')")), NCCL_SOCKET_IFNAME="ib7")
+    (code, said), (other_code, _) = one.end(), other.end()
+
+    assert (code, other_code) == (75, 75)
+    wrong = "torchrun-slurm: not started: n2: NCCL_SOCKET_IFNAME=ib7: no interface of that name has an IPv4 address"
+    assert [line for line in said if line.startswith(wrong)], said
+
+
+def test_who_is_reached_elsewhere_but_not_where_workers_meet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2"}
+    way = network.Way("ib0", "127.0.0.1", "NCCL_SOCKET_IFNAME=ib0")
+    lead = team.Member(step.Step(one), "127.0.0.1", 0, 1, way=way)
+    monkeypatch.setattr(talk, "unreachable", lambda _: [])
+
+    class Silent(talk.Line):
+        def __init__(self) -> None:
+            self.said: list[Any] = []
+
+        def say(self, message: talk.Message) -> None:
+            self.said.append(message)
+
+        def hear(self, seconds: float = 0.0) -> talk.Message:
+            return {"unreachable": ["n1"]}
+
+    line = Silent()
+    first = {"node": "n2", "at": ["127.0.0.1", 9], "found": WELL, "ahead": 0.0, "mark": ""}
+    problems = lead._judged({1: (line, first)}, dict(WELL))
+
+    assert list(line.said[0]["peers"]) == ["n2", "n1"]
+    assert problems[0].startswith("n2: cannot reach n1 by ib0 (NCCL_SOCKET_IFNAME=ib0). ")
 
 
 @pytest.fixture
@@ -306,7 +350,8 @@ def test_an_output_directory_that_is_not_the_same_is_noticed(program: Path, shar
 
     code, said = nodes[0].end()
     assert (code, nodes[1].end()[0]) == (75, 75)
-    assert said[-1].startswith(f"torchrun-slurm: not started: n2: {shared}/0 is not the first node's")
+    assert said[-2].startswith(f"torchrun-slurm: not started: n2: {shared}/0 is not the first node's")
+    assert re.fullmatch(r"torchrun-slurm: checked in \d\.\d s: exit code 75", said[-1])
     assert list(shared.glob("*/.torchrun-slurm*")) == [], "nothing is left there"
 
 
@@ -598,7 +643,7 @@ def test_where_others_only_serve_the_first_program_its_end_is_that_of_all(
         there = server.accept()[0]
     member.lines, member.names = {1: talk.Line(here)}, {0: "n1", 1: "n2"}
     program = watch.Program(["sh", "-c", f"exit {code}" if code is not None else "sleep 60"], os.environ, tmp_path, 0)
-    run = team.Run(member, program, None, served=True)
+    run = running.Run(member, program, None, served=True)
     if other is not None:
         gone = {"rank": None, "worker": "", "code": other, "when": 0.0, "follows": False, "last": [], "node": "n2"}
         talk.Line(there).say({"ended": other, "failure": gone})

@@ -21,7 +21,8 @@ LEAST_SHM = 256 << 20
 #: Seconds by which clocks may differ: file times and logs of several nodes can be compared.
 CLOCKS = 5.0
 
-#: Seconds. Drivers that hang do so in here, in a process of its own.
+#: Seconds. Drivers that hang do so in here, in a process of its own. Well ones answer in one or two; eight GPUs without
+#: persistence mode are set up anew by whoever asks first, which takes longer and is no fault.
 CUDA_LIMIT = 10.0
 
 #: What Docker, Podman and Apptainer leave in a container, below its root.
@@ -117,14 +118,17 @@ def not_seen(path: Path, text: str) -> str:
     return f"{path.parent} is not the first node's: what is written there is not seen there"
 
 
-def look(gpus: Gpus, directory: str = "") -> dict[str, Any]:
-    """Return what a node finds of itself. ``shm``: free bytes, None where there is no /dev/shm."""
+def look(gpus: Gpus, directory: str = "", network: str = "") -> dict[str, Any]:
+    """Return what a node finds of itself. ``shm``: free bytes, None where there is no /dev/shm.
+
+    ``directory``, ``network``: what is wrong with the output directory and with the way to other nodes.
+    """
     try:
         room = os.statvfs("/dev/shm")  # noqa: S108 - the place itself
         shm: int | None = room.f_bavail * room.f_frsize
     except OSError:
         shm = None
-    return {"gpus": gpus.told(), "shm": shm, "directory": directory, "time": time.time()}
+    return {"gpus": gpus.told(), "shm": shm, "directory": directory, "network": network, "time": time.time()}
 
 
 def wrong(found: dict[str, Any], ahead: float = 0.0) -> list[str]:
@@ -143,8 +147,7 @@ def wrong(found: dict[str, Any], ahead: float = 0.0) -> list[str]:
     elif found["shm"] < LEAST_SHM:
         free = f"{found['shm'] >> 20} MiB are free in /dev/shm, {LEAST_SHM >> 20} are needed"
         said.append(f"{free}. --ipc=host or --shm-size=8g for a container; rm what others left in it")
-    if found["directory"]:
-        said.append(found["directory"])
+    said += [found[of] for of in ("network", "directory") if found.get(of)]
     if abs(ahead) > CLOCKS:
         told = f"its clock is {abs(ahead):.0f} s {'before' if ahead > 0 else 'behind'} the first node's"
         said.append(f"{told}. timedatectl there")

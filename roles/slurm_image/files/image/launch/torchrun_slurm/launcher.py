@@ -24,7 +24,7 @@ class Plan:
     """What follows from the step, from what is asked for, and from the user's variables, which stay."""
 
     def __init__(self, step: Step, given: argparse.Namespace, environment: Mapping[str, str]) -> None:
-        self.step, self.given = step, given
+        self.step, self.given, self._environment = step, given, environment
         self.gpus = granted(environment)
         self.workers: int = given.nproc_per_node or self.gpus or 1
         self._more = self._of_the_launcher()
@@ -45,11 +45,11 @@ class Plan:
         added = {"MASTER_ADDR": self.meets, "MASTER_PORT": port}
         at_once = self.workers if given.env != "torch" else step.each
         added["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // at_once))
+        self.way = network.Way("", "")
         if len(step.nodes) > 1:
-            other = step.nodes[1] if step.node == 0 else self.meets
-            name = network.interface(other)
-            if name:
-                added.update(NCCL_SOCKET_IFNAME=f"={name}", GLOO_SOCKET_IFNAME=name)
+            self.way = network.way(environment, step.nodes[1] if step.node == 0 else self.meets)
+            if self.way.name:
+                added.update(NCCL_SOCKET_IFNAME=f"={self.way.name}", GLOO_SOCKET_IFNAME=self.way.name)
         self.added: dict[str, str] = {name: environment.get(name) or value for name, value in added.items()}
         if given.env == "kubeflow":
             self.added.update(WORLD_SIZE=str(len(step.nodes)), RANK=str(step.node))
@@ -127,8 +127,8 @@ class Plan:
         step, added = self.step, self.added
         several = self.given.env != "torch"
         each = f"{self.workers} {'worker' if self.workers == 1 else 'workers'}" if several else f"{step.each} tasks"
-        rdma = "; ".join(network.adapters()) or "no RDMA adapter that is up"
-        by = f" by {added['GLOO_SOCKET_IFNAME']}" if "GLOO_SOCKET_IFNAME" in added else ""
+        rdma = "; ".join(network.adapters(self._environment)) or "no RDMA adapter that is up"
+        by = f" by {self.way.name}" if self.way.name else f" by {self.way.said}" if self.way.said else ""
         return (
             f"job {step.job}, {len(step.nodes)} x {each}, first {step.nodes[0]} at {added['MASTER_ADDR']}:"
             f"{added['MASTER_PORT']}{by}, {added['OMP_NUM_THREADS']} threads each; {rdma}"

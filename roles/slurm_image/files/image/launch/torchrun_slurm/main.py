@@ -31,7 +31,8 @@ threads each), prints it in one line on the first node, has all nodes looked at,
   --no-bind            leave workers on all processors; as it is each stays on those near its GPU
   --dry-run            print what would be run
 
-What is set of MASTER_ADDR, MASTER_PORT, OMP_NUM_THREADS, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME stays.
+What is set of MASTER_ADDR, MASTER_PORT, OMP_NUM_THREADS, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME stays; the last two
+also say by which interface nodes are to reach one another.
 The last lines are those of the rank that failed first, and its exit code is the job's. Exit code 2: it cannot work so;
 75: the check found something wrong, which is said. Nothing was started then. Needs Python 3.8; its own interpreter runs
 PROGRAM. Nodes talk to the first one at a port between 10000 and 19999, by job and step.
@@ -49,7 +50,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from torchrun_slurm import health, launcher, numa, requeue, ssh, team, watch
+from torchrun_slurm import health, launcher, numa, requeue, running, ssh, team, watch
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
 
@@ -116,6 +117,8 @@ def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bo
     if member.leads or not member.lines:
         for one in problems:
             team.say(f"not started: {one}")
+        if member.looked:
+            team.say(member.looked)
     if back and member.at_fault:
         back.without(member.at_fault)
     elif back and member.lines and not member.leads:
@@ -158,7 +161,7 @@ def entered(
     return watch.Program(plan.words(str(directory)), own, directory, 0)
 
 
-def watched(run: team.Run, hold: float) -> int:
+def watched(run: running.Run, hold: float) -> int:
     """Watch the program to its end. Signals are its own: Slurm sends them to all of a step's processes."""
     # A container's first process is the only one that hears.
     alone = os.getpid() == 1 or os.getppid() in (0, 1)
@@ -199,7 +202,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
             if step.task == 0:
                 way.offer()
         output = (given.output_dir, given.lasts)
-        member = team.Member(step, plan.meets, step.talk_port, given.check_wait, *output)
+        member = team.Member(step, plan.meets, step.talk_port, given.check_wait, *output, plan.way)
         if not given.no_check and not checked(member, plan, back):
             return team.CHECK_FAILED
         directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))
@@ -207,7 +210,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         if program is None:
             return team.CHECK_FAILED
         rank = step.task if given.env == "torch" else None
-        return watched(team.Run(member, program, rank, back, served=bool(way)), given.hold)
+        return watched(running.Run(member, program, rank, back, served=bool(way)), given.hold)
     except Refusal as refusal:
         where = environment.get("SLURMD_NODENAME", "this computer")
         team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")

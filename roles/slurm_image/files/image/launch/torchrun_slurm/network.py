@@ -8,7 +8,7 @@ import fcntl
 import socket
 import struct
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Mapping, NamedTuple
 
 from torchrun_slurm.step import Refusal, Step
 
@@ -36,22 +36,78 @@ def address(step: Step) -> str:
     return first
 
 
-def interface(towards: str) -> str:
-    """Return the network interface by which this machine reaches an address, nothing where that cannot be told."""
+class Way(NamedTuple):
+    """By which interface the workers of this node meet those of others.
+
+    ``said``: the variable that names it, nothing where routing does. ``problem``: why there is no address.
+    """
+
+    name: str
+    address: str
+    said: str = ""
+    problem: str = ""
+
+
+def interfaces() -> dict[str, str]:
+    """Return the IPv4 address of each interface that has one, in the kernel's order."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        for _, name in socket.if_nameindex():
+            try:
+                told = fcntl.ioctl(one.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue  # it has no IPv4 address
+            found[name] = socket.inet_ntoa(told[20:24])
+    return found
+
+
+def way(environment: Mapping[str, str], towards: str) -> Way:
+    """Return how workers of this node reach those of others: as NCCL and gloo are told, else as the kernel routes.
+
+    Args:
+        environment: the user's, and the site's, variables.
+        towards: a name or an address of another node.
+    """
     try:
+        have = interfaces()
+        nccl, gloo = environment.get("NCCL_SOCKET_IFNAME", ""), environment.get("GLOO_SOCKET_IFNAME", "")
+        if nccl or gloo:
+            variable, value = ("NCCL_SOCKET_IFNAME", nccl) if nccl else ("GLOO_SOCKET_IFNAME", gloo)
+            # Where nobody asks for lo by its name, nobody means it. Gloo takes names as they are.
+            listed = Listed(nccl) if nccl else Listed(f"={gloo}")
+            names = [name for name in have if listed.has(name)]
+            names = [name for name in names if name != "lo"] or names
+            if names:
+                return Way(names[0], have[names[0]], f"{variable}={value}")
+            said = f"{variable}={value}: no interface of that name has an IPv4 address here"
+            fix = f"ip -4 -brief address there; without {variable} it is found by routing"
+            return Way("", "", f"{variable}={value}", f"{said}. {fix}")
         mine = own_address(towards)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-            for _, name in socket.if_nameindex():
-                try:
-                    asked = struct.pack("256s", name.encode()[:15])
-                    told = fcntl.ioctl(one.fileno(), SIOCGIFADDR, asked)
-                except OSError:
-                    continue  # it has no IPv4 address
-                if socket.inet_ntoa(told[20:24]) == mine:
-                    return name
+        return Way(next((name for name, address in have.items() if address == mine), ""), mine)
     except OSError:
-        pass
-    return ""
+        return Way("", "")
+
+
+class Listed:
+    """A list of names as NCCL reads it: ``^`` before it is all others; ``=`` whole names, else their beginnings.
+
+    Source: NCCL's src/misc/utils.cc (parseStringList, matchIfList).
+    """
+
+    def __init__(self, text: str) -> None:
+        self._others = text.startswith("^")
+        text = text[self._others :]
+        self._whole = text.startswith("=")
+        text = text[self._whole :]
+        self._names = [one.partition(":")[::2] for one in text.split(",") if one]
+
+    def has(self, name: str, port: str = "") -> bool:
+        """Tell whether a name, and a port of an adapter, is in it. An empty list has all."""
+        named = not self._names or any(
+            (name == one if self._whole else name.startswith(one)) and (not port or not of or of == port)
+            for one, of in self._names
+        )
+        return named != self._others
 
 
 def taken(port: int) -> bool:
@@ -63,20 +119,38 @@ def taken(port: int) -> bool:
     return False
 
 
-def adapters(root: str = "/sys/class/infiniband") -> list[str]:
-    """Return the ports of RDMA adapters that NCCL may take, in words: those that are up, of RoCE with the GID.
+def adapters(environment: Mapping[str, str], root: str = "/sys/class/infiniband") -> list[str]:
+    """Return the ports of RDMA adapters that are up, in words: whether NCCL takes each, and of RoCE by which GID.
 
-    NCCL takes every port that is ACTIVE; of RoCE, the GID of version 2 with an IPv4 address (since 2.21 by itself).
+    NCCL takes every port that is ACTIVE and that NCCL_IB_HCA does not leave out; of RoCE, the GID of version 2 with an
+    IPv4 address, since 2.21 by itself; before, and where NCCL_IB_GID_INDEX is set, the one of that number.
     """
+    up = [place for place in sorted(Path(root).glob("*/ports/*")) if "ACTIVE" in read(place / "state")]
+    if up and environment.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
+        return [f"NCCL_IB_DISABLE={environment['NCCL_IB_DISABLE']}: no RDMA"]
+    hca = environment.get("NCCL_IB_HCA", "")
     found = []
-    for place in sorted(Path(root).glob("*/ports/*")):
-        if "ACTIVE" not in read(place / "state"):
+    for place in up:
+        name = f"{place.parts[-3]}:{place.name}"
+        if not Listed(hca).has(place.parts[-3], place.name):
+            found.append(f"{name} left out by NCCL_IB_HCA={hca}")
             continue
-        kind, gid = "InfiniBand", ""
-        if read(place / "link_layer") == "Ethernet":
-            kind, gid = "RoCE", ", " + next(gids(place), "no GID of RoCE v2 with an IPv4 address")
-        found.append(f"{place.parts[-3]}:{place.name} {kind} {read(place / 'rate').partition(' (')[0]}{gid}")
+        roce = read(place / "link_layer") == "Ethernet"
+        gid = f", {chosen_gid(place, environment.get('NCCL_IB_GID_INDEX', ''))}" if roce else ""
+        found.append(f"{name} {'RoCE' if roce else 'InfiniBand'} {read(place / 'rate').partition(' (')[0]}{gid}")
     return found
+
+
+def chosen_gid(place: Path, asked: str) -> str:
+    """Return in words which GID of a port of RoCE NCCL takes. ``asked``: NCCL_IB_GID_INDEX."""
+    index = asked if asked.isdigit() else next(gids(place), "")
+    if not index:
+        return "no GID of RoCE v2 with an IPv4 address"
+    kind = read(place / "gid_attrs" / "types" / index)
+    if not kind:
+        return f"GID {index} by NCCL_IB_GID_INDEX is empty"
+    family = "IPv4" if ":ffff:" in read(place / "gids" / index) else "IPv6"
+    return f"GID {index}: {kind}, {family}{' (NCCL_IB_GID_INDEX)' if asked.isdigit() else ''}"
 
 
 def read(path: Path) -> str:
@@ -88,8 +162,8 @@ def read(path: Path) -> str:
 
 
 def gids(place: Path) -> Iterator[str]:
-    """Yield the GIDs of a port of RoCE that version 2 and IPv4 have, in words."""
+    """Yield the numbers of a port's GIDs of RoCE of version 2 with an IPv4 address."""
     types = place / "gid_attrs" / "types"
     for index in sorted(int(path.name) for path in types.iterdir()) if types.is_dir() else []:
         if read(types / str(index)) == "RoCE v2" and ":ffff:" in read(place / "gids" / str(index)):
-            yield f"GID {index}"
+            yield str(index)

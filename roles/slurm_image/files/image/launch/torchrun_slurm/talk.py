@@ -68,9 +68,9 @@ class Line:
         threading.Thread(target=read, daemon=True).start()
 
 
-def listening(port: int) -> socket.socket:
-    """Return a socket that listens, on a port of the kernel's choice where it is 0."""
-    return socket.create_server(("", port), backlog=1024, reuse_port=False)
+def listening(port: int, address: str = "") -> socket.socket:
+    """Return a socket that listens, at all addresses or at one, on a port of the kernel's choice where it is 0."""
+    return socket.create_server((address, port), backlog=1024, reuse_port=False)
 
 
 def gathered(server: socket.socket, who: Message, expected: int, wait: float) -> dict[int, tuple[Line, Message]]:
