@@ -32,9 +32,9 @@ def said(lab: Lab, words: str) -> list[str]:
 
 
 def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(provisioned_lab: Lab) -> None:
-    look = (
-        "echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $(readlink /proc/self/ns/mnt) $(id -un) $HOSTNAME"
-    )
+    # What the tasks of a step have in common, and those of another node have not.
+    spaces_of = '$(cd /proc/self/ns; readlink mnt ipc pid uts | tr -d "\\n")'
+    look = f"echo $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT {spaces_of} $(id -un) $HOSTNAME"
 
     lines = said(provisioned_lab, f"srun --nodes=2 --ntasks-per-node=2 --container-image=$I sh -c '{look}'")
 
@@ -43,6 +43,7 @@ def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(p
     (meeting,) = {one[3] for one in found}
     assert meeting.startswith(f"{provisioned_lab.address('node1')}:2")
     spaces = [one[4] for one in found]
+    assert all(name in spaces[0] for name in ("mnt:[", "ipc:[", "pid:[", "uts:["))
     assert spaces[0] == spaces[1] != spaces[2] == spaces[3]
     assert {one[5] for one in found} == {"ada"}
     assert [one[6] for one in found] == ["node1", "node1", "node2", "node2"]
@@ -113,6 +114,9 @@ tar -C "$root" -cf root.tar .
 podman --log-level fatal import -q -c 'WORKDIR /work' -c 'ENV OWN=image' -c 'ENV MARK=image' \
     -c 'ENTRYPOINT ["/bin/sh", "-c", "echo first; exec \"$@\"", "entry"]' root.tar small:1
 rm -f ./small.tar; podman --log-level fatal save -q -o small.tar small:1
+cp "$root/bin/foreign" "$root/bin/sh"; tar -C "$root" -cf root.tar .
+podman --log-level fatal import -q --arch arm64 root.tar foreign:1
+rm -f ./foreign.tar; podman --log-level fatal save -q -o foreign.tar foreign:1
 rm -rf "$root" root.tar; : >empty.tar; printf hsqs >x.sqsh
 """
 
@@ -129,6 +133,7 @@ REFUSED = [
     ("--container-image=$I nosuch", 127, "has no nosuch; name a program of the image"),
     ("--container-image=./small.tar python3 train.py", 127, "./small.tar has no python3; name a program"),
     ("--container-image=./small.tar /bin/foreign", 126, "is for another architecture than x86_64; take an image"),
+    ("--container-image=./foreign.tar sh -c true", 126, "is for another architecture than x86_64; take an image"),
     ("--container-image=no/such:1 true", 125, "--container-image=no/such:1: short-name"),
     ("--container-image=head:5000/no/such:1 true", 125, "manifest unknown; name one that the nodes have"),
     ("--container-image='a name' true", 125, "'a name' is no name of an image; name one that the nodes have"),
@@ -232,6 +237,25 @@ def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> Non
     assert said(lab, "PYXIS_CONTAINER_IMAGE=$I PYXIS_CONTAINER_WORKDIR=/usr srun pwd") == ["/usr"]
 
 
+def test_pyxis_options_that_say_no_and_those_that_change_nothing_here_are_taken(
+    provisioned_lab: Lab, small: str
+) -> None:
+    lab = provisioned_lab
+    # A variable of pyxis's asks for it, the command line has the last word.
+    asked = "export PYXIS_CONTAINER_MOUNT_HOME=1 PYXIS_CONTAINER_REMAP_ROOT=1 PYXIS_CONTAINER_ENTRYPOINT=1"
+    steps = (
+        "srun --container-image=$I --no-container-mount-home --no-container-remap-root --container-writable "
+        "sh -c 'ls -d /home/ada 2>&1 | grep -c cannot; id -un; : >/new && echo written'",
+        f"srun --container-image={small} --no-container-entrypoint /bin/sh -c 'echo alone'",
+        f"srun --container-image={small} --container-entrypoint --container-entrypoint-log /bin/sh -c 'echo started'",
+    )
+    script = "cat >steps.sh <<'END'\n" + "\n".join(steps) + "\nEND\n"
+
+    done = run(lab, f"{script}{asked}; salloc --quiet --nodes=1 sh steps.sh; rm steps.sh")
+
+    assert done.stdout.splitlines() == ["1", "ada", "written", "alone", "first", "started"], done.stderr
+
+
 def test_a_batch_script_runs_in_its_container_and_an_allocations_steps_do(provisioned_lab: Lab) -> None:
     look = ". /etc/os-release; echo $PRETTY_NAME ${RANK-none}"
     script = (
@@ -330,6 +354,58 @@ def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_el
     assert (without.stdout, without.returncode) == ("ran\n", 0)
 
 
+@pytest.mark.faults  # a whole verify
+def test_verify_names_the_node_that_has_not_loaded_the_plugin(provisioned_lab: Lab) -> None:
+    lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
+    on_node(lab, f"mount -o remount,bind,rw /; mv {plugin} {plugin}.away", "node2")
+    try:
+        checks = labs.document(lab.inventory, "verify")["checks"]
+    finally:
+        on_node(lab, f"mv {plugin}.away {plugin}; mount -o remount,bind,ro /", "node2")
+
+    found = {one["host"]: one for one in checks if one["id"] == "job.container"}
+    assert (found["node1"]["verdict"], found["node2"]["verdict"]) == ("pass", "fail")
+    assert "this node does not know --container-image yet" in found["node2"]["observed"]
+
+
+#: All processes, by their words.
+LEFT_OF_ALL = "ps -e -o args"
+
+#: One's own container beside another's job; $JOB is the other's, whose files are seen by its user alone.
+PROBES = (
+    "ls /var/lib/clusterctl/jobs/$JOB",
+    "ls /run/clusterctl/jobs/$JOB",
+    "cat /proc/$OTHER/root/secret",
+    "ls /proc/$OTHER/root/",
+)
+
+
+def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: Lab) -> None:
+    lab = provisioned_lab
+    node = f"srun --quiet --nodelist=node1 --mem=200 --container-image={image(lab)}"
+    keeps = f"{node} --job-name=kept sh -c 'echo of-grace >/secret; exec sleep 271' >/dev/null 2>&1 &"
+    lab.said(f"{keeps} until squeue --me -h -n kept -t running -o %i | grep -q .; do sleep 0.2; done", user="grace")
+    try:
+        labs.until(lambda: "sleep 271" in on_node(lab, LEFT_OF_ALL), 30, "it does not start")
+        job = lab.said("squeue --me -h -n kept -o %i", user="grace")
+        other = on_node(lab, "pgrep -f '^sleep 271'")
+        seen = on_node(lab, f"cat /proc/{other}/root/secret")
+        tried = "; ".join(f"{probe}; echo code $?" for probe in PROBES)
+        paths = "--container-mounts=/var/lib/clusterctl,/run/clusterctl"
+        bare = run(lab, f"export JOB={job} OTHER={other}; {node} sh -c '{tried}' 2>&1")
+        mounted = run(lab, f"export JOB={job} OTHER={other}; {node} {paths} sh -c '{tried}' 2>&1")
+        entered = run(lab, f"job-exec {job} cat /secret")
+    finally:
+        lab.said("scancel --me --name=kept", user="grace")
+
+    assert seen == "of-grace", "root sees what is looked for"
+    for done in (bare, mounted):
+        assert "of-grace" not in done.stdout
+        assert "code 0" not in done.stdout, done.stdout
+    assert "of-grace" not in entered.stdout + entered.stderr
+    assert entered.returncode != 0
+
+
 #: What could be left: processes and mounts, directories of jobs, shared memory, control groups.
 LEFT = """
 ps -e -o user:20,args 2>/dev/null | grep -E '^ada|[p]odman|[c]onmon|/[.]pause' | sort
@@ -375,6 +451,7 @@ sleep 1; scancel --me --name=stays; wait
 LITTERS = """#!/bin/sh
 #SBATCH --nodelist=node1 --mem=500M --output=litters.log --no-requeue
 srun --container-image=$I --container-name=mine sh -c ': >/left; setsid -f sleep 900 </dev/null >/dev/null 2>&1'
+srun docker run --detach --network none $I sleep 901
 srun --container-image=$I --overlap sleep 900
 """
 
@@ -392,6 +469,7 @@ def test_a_job_that_is_ended_by_its_time_or_with_its_node_leaves_nothing_behind(
     labs.until(lambda: "sleep 900" in on_node(lab, LEFT), 50, lambda: on_node(lab, LEFT))
     # What it has is seen here, or its absence says nothing.
     assert job in on_node(lab, LEFT)
+    assert "sleep 901" in on_node(lab, LEFT)
 
     if end == "timeout":
         labs.until(lambda: lab.said(state) == "TIMEOUT", 180, lambda: lab.said(state))
