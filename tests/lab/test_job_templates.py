@@ -404,3 +404,52 @@ def test_a_page_is_there_by_the_address_that_only_the_user_can_read(
         assert shown not in done(lab, f"{page} || true"), "without what stands there nothing is seen"
     finally:
         lab.said(f"scancel --full {job}")
+
+
+PRINTED = Path(__file__).parents[1] / "unit/seed_scripts"
+
+#: Of a guide to DeepSpeed in containers of several machines: its files by what they are called there, and what a reader
+#: changes in each. Its base image and the download of Python are stood in for; what it has the reader install in the
+#: containers (requirements.txt, openssh-server) is in the image that stands for them.
+GUIDE: dict[str, tuple[str, dict[str, str]]] = {
+    "Dockerfile": (
+        "deepspeed.Dockerfile",
+        {
+            "FROM nvidia/cuda:11.7.1-devel-ubuntu22.04\n": "FROM frameworks:1\n",
+            "RUN wget https://www.python.org/ftp/python/3.10.6/Python-3.10.6.tgz && \\\n"
+            "  tar -zvxf Python-3.10.6.tgz && cd Python-3.10.6 && \\\n"
+            "  ./configure --enable-optimizations && make -j 4 && make install\n": "RUN python3 --version\n",
+        },
+    ),
+    "hostfile": ("deepspeed_hostfile", {"manager ": "node1 ", "worker ": "node2 "}),
+    "ds_config.json": ("ds_config.json", {}),
+    # There is no half precision on processors.
+    "train.sh": ("deepspeed_train.sh", {" \\\n    --fp16\n": "\n"}),
+}
+
+
+@pytest.mark.jobs
+def test_a_guides_host_file_and_command_train_as_they_are_printed(templates: labs.Lab, frameworks: str) -> None:
+    lab = templates
+    lab.said("mkdir -p templates/guide/src")
+    for name, (printed, changes) in GUIDE.items():
+        text = (PRINTED / printed).read_text(encoding="utf-8")
+        for was, here in changes.items():
+            assert text.count(was) == 1, was
+            text = text.replace(was, here)
+        lab.said(f"cat >templates/guide/{name} <<'END OF FILE'\n{text}END OF FILE")
+    program = (Path(__file__).parent / "jobs/train_bash.py").read_text(encoding="utf-8")
+    lab.said(f"cat >templates/guide/src/train_bash.py <<'END OF FILE'\n{program}END OF FILE")
+    done(lab, "cd guide && srun --mem=1500 docker build -t llm:1 . 2>&1")
+
+    # As the README has it for docker compose, keys, hosts file and sshd.
+    both = "--mem=1200M --container-image=llm:1 --container-mounts=$PWD --container-workdir=$PWD"
+    words = "$(sed 's/ .$//' train.sh)"
+    by_ssh = f'srun --nodes=2 --ntasks-per-node=1 {both} torchrun-slurm --env ssh --output-dir "$PWD" {words} 2>&1'
+    log = done(lab, f"cd guide && {by_ssh}")
+    one = "s/deepspeed --hostfile hostfile/python3 -m torch.distributed.run/; s/batch_size 4/batch_size 8/"
+    alone_ = done(lab, f"cd guide && sed -i '{one}' train.sh && srun {both} {words}")
+
+    assert nodes(log) == ["node1", "node2"]
+    assert losses(log) == pytest.approx(losses(alone_), rel=1e-3)
+    assert losses(log)["10"] < losses(log)["1"]

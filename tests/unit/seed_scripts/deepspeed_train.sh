@@ -1,0 +1,21 @@
+deepspeed --hostfile hostfile src/train_bash.py \
+    --deepspeed ds_config.json \
+    --stage sft \
+    --model_name_or_path /home/user/code/chatglm2-6b \
+    --do_train \
+    --dataset alpaca_gpt4_zh \
+    --template chatglm2 \
+    --finetuning_type lora \
+    --lora_target query_key_value \
+    --output_dir chatglm2_sft \
+    --overwrite_cache \
+    --overwrite_output_dir \
+    --per_device_train_batch_size 4 \
+    --gradient_accumulation_steps 4 \
+    --lr_scheduler_type cosine \
+    --logging_steps 10 \
+    --save_steps 10000 \
+    --learning_rate 5e-5 \
+    --num_train_epochs 0.25 \
+    --plot_loss \
+    --fp16
