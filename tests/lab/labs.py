@@ -169,10 +169,10 @@ class Lab:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def requeued(self, job: str) -> None:
+    def requeued(self, job: str, seconds: float = 60) -> None:
         """Wait until a job is back in the queue, and spare it the two minutes for which slurmctld has it wait there."""
         reason = f"squeue --noheader --jobs={job} --format=%r"
-        until(lambda: self.said(reason) == "BeginTime", 60, lambda: self.said(reason))
+        until(lambda: self.said(reason) == "BeginTime", seconds, lambda: self.said(reason))
         self.said(f"scontrol update JobId={job} StartTime=now")
 
     def restart(self, machine: str) -> None:

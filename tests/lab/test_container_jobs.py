@@ -390,6 +390,7 @@ def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: L
         job = lab.said("squeue --me -h -n kept -o %i", user="grace")
         other = on_node(lab, "pgrep -f '^sleep 271'")
         seen = on_node(lab, f"cat /proc/{other}/root/secret")
+        own = lab.said(f"job-exec {job} cat /secret", user="grace")
         tried = "; ".join(f"{probe}; echo code $?" for probe in PROBES)
         paths = "--container-mounts=/var/lib/clusterctl,/run/clusterctl"
         bare = run(lab, f"export JOB={job} OTHER={other}; {node} sh -c '{tried}' 2>&1")
@@ -399,6 +400,7 @@ def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: L
         lab.said("scancel --me --name=kept", user="grace")
 
     assert seen == "of-grace", "root sees what is looked for"
+    assert own == "0: of-grace", "and so does the job's user"
     for done in (bare, mounted):
         assert "of-grace" not in done.stdout
         assert "code 0" not in done.stdout, done.stdout

@@ -16,20 +16,26 @@ import yaml
 pytestmark = pytest.mark.jobs
 
 PLACE = "/home/site"
-NAME = "of_the_site"
+NAME, ELSEWHERE = "of_the_site", "of_the_index"
 SEED = Path(__file__).parents[1] / "unit/seed_scripts/megatron_docker.slurm"
 
 
-def wheel() -> bytes:
-    """Return a wheel of one module, which no index has. Its format is the one of PyPA's specification."""
+def wheel(name: str, source: str) -> bytes:
+    """Return a wheel of one module, which no public index has. Its format is the one of PyPA's specification."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
-        made.writestr(f"{NAME}.py", "SAID = 'from the directory of the site'\n")
-        made.writestr(f"{NAME}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 1\n")
+        made.writestr(f"{name}.py", f"SAID = 'from the {source} of the site'\n")
+        made.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
         tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        made.writestr(f"{NAME}-1.dist-info/WHEEL", tags)
-        made.writestr(f"{NAME}-1.dist-info/RECORD", "")
+        made.writestr(f"{name}-1.dist-info/WHEEL", tags)
+        made.writestr(f"{name}-1.dist-info/RECORD", "")
     return file.getvalue()
+
+
+def bring(lab: labs.Lab, directory: str, name: str, source: str) -> None:
+    """Put a wheel into a directory of the controller."""
+    packed = base64.b64encode(wheel(name, source)).decode()
+    lab.root("head", f"mkdir -p {directory}; echo {packed} | base64 -d >{directory}/{name}-1-py3-none-any.whl")
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +43,21 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     """The shared machines with job_offline and job_lint, and as they were afterwards."""
     lab, variables = provisioned_lab, provisioned_lab.directory / "group_vars" / "all.yml"
     given = variables.read_text()
-    packed = base64.b64encode(wheel()).decode()
+    bring(lab, f"{PLACE}/wheels", NAME, "directory")
+    # PEP 503: a directory for each project, by its normal name.
+    bring(lab, f"{PLACE}/simple/{ELSEWHERE.replace('_', '-')}", ELSEWHERE, "index")
     lab.root(
-        "head",
-        f"mkdir -p {PLACE}/wheels {PLACE}/models; echo {packed} | base64 -d >{PLACE}/wheels/{NAME}-1-py3-none-any.whl",
+        "head", f"cd {PLACE}; mkdir models sets; echo weights >models/model; echo rows >sets/rows; chmod -R a+rX ."
     )
-    lab.root("head", f"echo weights >{PLACE}/models/model; chmod -R a+rX {PLACE}")
-    offline = {"wheels": f"{PLACE}/wheels", "models": f"{PLACE}/models"}
+    lab.root("head", f"systemd-run --quiet --collect --unit=index python3 -m http.server 8099 --directory {PLACE}")
+    offline = {"wheels": f"{PLACE}/wheels", "models": f"{PLACE}/models", "datasets": f"{PLACE}/sets"}
     variables.write_text(given + yaml.safe_dump({"job_lint": True, "job_offline": offline}))
     try:
         labs.clusterctl("provision", lab.inventory, "slurm")
         yield lab
     finally:
         variables.write_text(given)
-        lab.root("head", f"rm -r {PLACE}")
+        lab.root("head", f"systemctl stop index; rm -r {PLACE}")
         lab.said("rm -rf site-of-mine seed.slurm own.slurm")
         labs.clusterctl("provision", lab.inventory, "slurm")
 
@@ -60,11 +67,14 @@ def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: la
     install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {NAME}"
     looks = f'import os, sys; sys.path.append(os.path.expanduser("~/site-of-mine")); import {NAME}; print({NAME}.SAID)'
     task = f"{install} && python3 -c '{looks}'; cat $HF_HOME/model; echo offline $HF_HUB_OFFLINE"
+    task += "; cat $HF_DATASETS_CACHE/rows; echo offline $HF_DATASETS_OFFLINE"
     lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{task}\nEND\nchmod +x own.slurm")
 
     inside = lab.said(f"srun --container-image={image} --container-mount-home ./own.slurm")
 
-    assert inside.splitlines() == ["from the directory of the site", "weights", "offline 1"]
+    assert inside.splitlines() == [
+        "from the directory of the site", "weights", "offline 1", "rows", "offline 1"
+    ]  # fmt: skip
     # Without a container, where jobs have no pip: its variables.
     assert lab.said("srun sh -c 'echo $PIP_NO_INDEX $PIP_FIND_LINKS; cat $HF_HOME/model'").split() == [
         "1", f"{PLACE}/wheels", "weights"
@@ -119,3 +129,21 @@ def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -
     assert told == []
     # A second is what it is given; the rest is what a busy computer may add.
     assert taken < before + 10
+
+
+def test_an_index_of_the_sites_own_is_asked_without_the_users_doing(lab: labs.Lab) -> None:
+    variables = lab.directory / "group_vars" / "all.yml"
+    image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {ELSEWHERE}"
+    look = f'import sys; sys.path.append("/home/ada/site-of-mine"); import {ELSEWHERE}; print({ELSEWHERE}.SAID)'
+    lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{install} && python3 -c '{look}'\nEND\nchmod +x own.slurm")
+    step = f"srun --container-image={image} --container-mount-home ./own.slurm"
+    # The directory of wheels has it not.
+    assert lab.ssh("head", step, user="ada").returncode != 0
+    # What is not https has to be named as trusted: pip's own rule.
+    index = {"PIP_INDEX_URL": "http://head:8099/simple", "PIP_TRUSTED_HOST": "head"}
+    variables.write_text(variables.read_text() + yaml.safe_dump({"job_environment": index}))
+
+    labs.clusterctl("provision", lab.inventory, "slurm")
+
+    assert lab.said(step) == "from the index of the site"

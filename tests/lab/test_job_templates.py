@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,7 +137,9 @@ def test_tasks_of_an_array_have_each_their_own_log_and_training(templates: labs.
     log = submitted(lab, "array.sbatch")
 
     assert len(done(lab, "ls array-*-[0-3].log").split()) == 4
+    # Four of one GPU each fill both nodes.
     assert len(nodes(log)) == 4
+    assert set(nodes(log)) == {"node1", "node2"}
     for task, batch in enumerate((16, 32, 64, 128)):
         own = losses(done(lab, f"cat array-*-{task}.log"))
         assert own == pytest.approx(alone(lab, f"python3 train_ddp.py --batch {batch}"), rel=1e-3)
@@ -174,6 +177,26 @@ def test_a_job_that_is_told_to_stop_goes_on_in_another_turn_to_the_same_loss(tem
     assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
     last = alone(lab, f"python3 train_ddp.py --steps {steps}")[str(steps)]
     assert losses(log)[str(steps)] == pytest.approx(last, rel=1e-3)
+
+
+@pytest.mark.jobs
+def test_slurm_itself_tells_a_job_that_its_time_is_short_and_it_goes_on(templates: labs.Lab) -> None:
+    lab, steps = templates, 1000000
+    done(lab, f"sed 's/train_ddp.py /train_ddp.py --steps {steps} /' ddp-container.sbatch >short.sbatch")
+    # Slurm sends it up to a minute earlier than it is asked to.
+    options = "--time=2 --signal=B:USR1@60 --job-name=short"
+    job = done(lab, f"sbatch {SIZES.replace('--time=10', '')} {options} --parsable short.sbatch").strip()
+    try:
+        lab.requeued(job, 200)
+        asked = f"cat short-{job}.log"
+        labs.until(
+            lambda: re.search(r"^resumed at step", done(lab, asked), re.MULTILINE), 120, lambda: done(lab, asked)
+        )
+    finally:
+        lab.said(f"scancel {job}")
+    log = done(lab, f"cat short-{job}.log")
+    (stopped,) = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
+    assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
 
 
 @pytest.mark.jobs
@@ -260,6 +283,7 @@ def disturbed(lab: labs.Lab, template: str, before: str = "") -> None:
     lab.requeued(job)
     labs.until(lambda: state(lab, job) == "COMPLETED|0:0", 300, lambda: state(lab, job) + log("again"))
     assert re.search(r"^resumed", log("again"), re.MULTILINE), log("again")
+    assert set(nodes(log("again"))) == {"node1", "node2"}
     assert losses(log("again"))[str(LONG)] == pytest.approx(
         alone(lab, f"python3 {program}", before=before)[str(LONG)], rel=2e-2, abs=2e-6
     )
@@ -402,8 +426,30 @@ def test_a_page_is_there_by_the_address_that_only_the_user_can_read(
         labs.until(lambda: shown in done(lab, f"{page}{path} || true"), 120, lambda: done(lab, f"cat {name}-{job}.*"))
         assert told[0] == "600"
         assert shown not in done(lab, f"{page} || true"), "without what stands there nothing is seen"
+        if name == "notebook":
+            seen_by_ssh(lab, " ".join(told[1:4]), told[-1], shown)
+            # Whatever is wrong with it, the job tells.
+            lab.root(node, "pkill -KILL -f '^[^ ]*python[0-9.]* [^ ]*jupyter-lab '")
+            labs.until(lambda: state(lab, job).startswith("FAILED|"), 30, lambda: state(lab, job))
     finally:
-        lab.said(f"scancel --full {job}")
+        lab.said(f"scancel --full {job} || true")
+
+
+def seen_by_ssh(lab: labs.Lab, printed: str, address: str, shown: str) -> None:
+    """Fetch a page as its user does, from this computer, by the printed line: ssh -L PORT:NODE:PORT HOST."""
+    words = printed.rstrip(",").split()
+    assert (words[0], words[1]) == ("ssh", "-L")
+    port = words[2].split(":")[0]
+    *command, target, _ = map(str, lab.entering("head", "", user="ada"))
+    # On a port of this computer that is free, whatever else runs on it.
+    here = labs.free_port()
+    tunnel = subprocess.Popen([*command, "-N", "-L", f"{here}{words[2].removeprefix(port)}", target])
+    try:
+        page = ["curl", "--silent", "--location", address.replace(f":{port}/", f":{here}/")]
+        labs.until(lambda: shown in labs.run(page, check=False).stdout, 30, "it is not there")
+    finally:
+        tunnel.terminate()
+        tunnel.wait()
 
 
 PRINTED = Path(__file__).parents[1] / "unit/seed_scripts"

@@ -28,10 +28,10 @@ CONTAINER = (
 @pytest.mark.parametrize(
     ("tasks", "words"),
     [
-        # Who starts the workers, torchrun or Slurm: the variables of each are unit-tested.
+        # Who starts the workers: torchrun, Slurm, a platform's script.
         (1, "--nproc-per-node 2 train.py"),
-        pytest.param(2, "--env torch train.py", marks=pytest.mark.jobs),
-        pytest.param(1, "--env kubeflow sh platform.sh", marks=pytest.mark.jobs),
+        (2, "--env torch train.py"),
+        (1, "--env kubeflow sh platform.sh"),
     ],
 )
 def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words: str) -> None:

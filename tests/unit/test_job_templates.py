@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,45 @@ def test_a_size_of_the_script_itself_is_looked_at_as_well_and_good_ones_are_subm
     assert "megatron.sh: micro is '0'" in submitted(tmp_path, changed).stderr
     good = submitted(tmp_path, NODES="2", GPUS="2", TP="2")
     assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "sbatch called")
+
+
+#: Templates that go on in a new turn.
+TURNS = [name for name in SCRIPTS if "scontrol requeue" in (PLACE / name).read_text(encoding="utf-8")]
+
+#: A training that Slurm tells to end early (--signal=B:USR1), which saves and ends as it is asked to.
+SRUN = """#!/bin/sh
+case "$*" in *"tensorboard --logdir"*) exit 0 ;; esac
+[ -n "${STOP_FILE:-}" ] || exit 0
+kill -USR1 $PPID
+until [ -e "$STOP_FILE" ]; do sleep 0.02; done
+"""
+
+
+def test_templates_that_train_go_on_in_turns() -> None:
+    assert sorted(set(SCRIPTS) - set(TURNS)) == ["array.sbatch", "notebook.sbatch"]
+
+
+@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("turn", ["", "19", "20", "21"])
+def test_a_job_goes_on_in_a_new_turn_twenty_times_at_most(tmp_path: Path, name: str, turn: str) -> None:
+    scripts = {"srun": SRUN, "scontrol": f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n', "docker": SRUN}
+    for command, text in scripts.items():
+        (tmp_path / command).write_text(text, encoding="ascii")
+        (tmp_path / command).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_CPUS_PER_TASK": "2", "SLURM_RESTART_COUNT": turn}
+    slurm |= {"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_HOST": "head", "SLURM_JOB_END_TIME": str(int(time.time()) + 9)}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), **slurm}
+
+    done = subprocess.run(
+        ["bash", PLACE / name], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    asked = (tmp_path / "asked").read_text(encoding="ascii") if (tmp_path / "asked").exists() else ""
+    if turn in ("", "19"):
+        assert (done.returncode, asked) == (0, "requeue 7\n"), done.stderr
+    else:
+        assert (done.returncode, asked) == (1, "")
+        assert done.stderr.splitlines()[-1] == "not at its end after 20 turns"
 
 
 def test_a_template_names_the_files_that_it_needs() -> None:
