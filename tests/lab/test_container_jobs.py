@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 
 import labs
+import locked_registry
 import pytest
 from labs import Lab, docker
 
@@ -290,37 +291,17 @@ def test_a_container_of_a_name_is_found_again_in_its_job_and_what_is_saved_after
     assert saved == ["first", "saved"]
 
 
-#: A registry beside the cluster's, which asks who one is; by bcrypt the password is "of-a-test".
-LOCKED = r"""
-mkdir -p /run/locked
-echo 'ada:$2b$04$iqK9RdCOIY/V9WbLP.zfHOH5O3CYhGkBlDBd0PODFLffL2M2YpmEO' >/run/locked/htpasswd
-cat >/run/locked/config.yml <<END
-version: 0.1
-storage: {inmemory: {}}
-auth: {htpasswd: {realm: here, path: /run/locked/htpasswd}}
-http:
-  addr: "head:5443"
-  tls: {certificate: /etc/clusterctl/registry/server.crt, key: /etc/clusterctl/registry/server.key}
-END
-systemd-run --quiet --collect --unit=locked docker-registry serve /run/locked/config.yml
-"""
-
-
 def test_a_registry_that_asks_for_a_password_is_told_with_what_to_do(provisioned_lab: Lab) -> None:
-    lab, trusts = provisioned_lab, "/etc/docker/certs.d/head:5443"
-    step = "srun --quiet --nodelist=node1 --container-image=head:5443/team/train:1 true"
-    lab.root("head", LOCKED)
-    lab.root("node1", f"cp -r /etc/docker/certs.d/head:5000 {trusts}")
-    try:
-        refused = run(lab, step)
-        docker_refused = run(lab, "srun --quiet --nodelist=node1 docker run head:5443/team/train:1 true")
-        login = "docker login --username ada --password-stdin head:5443"
-        said(lab, f"echo of-a-test | srun --quiet --nodelist=node1 {login}")
-        let_in = run(lab, step)
-    finally:
-        lab.root("head", "systemctl stop locked; rm -r /run/locked")
-        lab.root("node1", f"rm -r {trusts}")
-        lab.said("rm -f .config/containers/auth.json")
+    lab, step = provisioned_lab, "srun --quiet --nodelist=node1 --container-image=head:5443/team/train:1 true"
+    with locked_registry.served(lab, ["node1"]):
+        try:
+            refused = run(lab, step)
+            docker_refused = run(lab, "srun --quiet --nodelist=node1 docker run head:5443/team/train:1 true")
+            login = "docker login --username ada --password-stdin head:5443"
+            said(lab, f"echo of-a-test | srun --quiet --nodelist=node1 {login}")
+            let_in = run(lab, step)
+        finally:
+            lab.said("rm -f .config/containers/auth.json")
 
     (line,) = (one for one in refused.stderr.splitlines() if not one.startswith("srun: "))
     assert line.startswith("container: node1: --container-image=head:5443/team/train:1: ")

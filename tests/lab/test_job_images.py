@@ -9,6 +9,7 @@ import base64
 import gzip
 import io
 import json
+import re
 import subprocess
 import tarfile
 import time
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import labs
+import locked_registry
 import pytest
 from labs import Lab
 
@@ -97,7 +99,9 @@ def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_
     assert told["job_images.built", "head"].startswith("site/torch:1: not pulled yet from ")
     first = "site/torch:1 is still to be made; mine:2 is still to be made; "
     assert told["job_images.stored", "node2"].startswith(first)
-    labs.clusterctl("provision", lab.inventory, "slurm")
+    told_meanwhile = labs.clusterctl("provision", lab.inventory, "slurm").stderr
+    # In a pipe, a line each 15 s: the largest of them takes longer.
+    assert re.search(r": image [a-z/]+:[\d.]+: ", told_meanwhile), told_meanwhile[-2000:]
     assert pending(lab) == {}
     assert {f"localhost/{one['name']}" for one in archives} <= set(names(lab, "node1"))
 
@@ -145,3 +149,53 @@ def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_
     labs.clusterctl("provision", lab.inventory, "slurm")
     assert pending(lab) == {}
     assert names(lab, "node1") == names(lab, "node2") == ["localhost/site/torch:1"]
+
+
+#: Nothing but the lab's machines can be reached, as in a closed network.
+CLOSE = "iptables -N closed; iptables -A closed -o lo -j ACCEPT; iptables -A closed -d {net} -j ACCEPT; "
+CLOSE += "iptables -A closed -j REJECT; iptables -I OUTPUT -j closed"
+OPEN = "iptables -D OUTPUT -j closed; iptables -F closed; iptables -X closed"
+
+
+def test_what_does_not_fit_or_asks_for_a_password_is_told_and_with_a_login_comes_in_a_closed_network(
+    provisioned_lab: Lab, site: Path
+) -> None:
+    lab = provisioned_lab
+    packed = base64.encodebytes(archive(site.parent.parent).read_bytes()).decode()
+    lab.root("head", f"base64 -d > /srv/saved.tar <<'END'\n{packed}END")
+    # A file with a hole has that size, and costs nothing.
+    lab.root("head", "cp /srv/saved.tar /srv/grown.tar; truncate -s 5T /srv/grown.tar")
+    site.write_text(json.dumps({"job_images": [{"name": "grown:1", "archive": "/srv/grown.tar"}]}))
+    try:
+        refused = labs.clusterctl("provision", lab.inventory, "slurm", check=False)
+    finally:
+        lab.root("head", "rm /srv/grown.tar")
+    told = refused.stdout + refused.stderr
+    assert refused.returncode in (3, 4), told
+    assert re.search(r"grown:1: it does not fit: .*5\d{3}\.\d GB.*Nothing was copied", told), told[-3000:]
+
+    of_team = {"name": "team/x:1", "reference": "head:5443/team/x:1", "revision": int(time.time())}
+    machines = lab.machines
+    net = lab.root("head", "ip -oneline -4 route show dev eth0 scope link").split()[0]
+    with locked_registry.served(lab, ["head"]):
+        copy = "skopeo --insecure-policy copy --quiet --dest-creds ada:of-a-test"
+        lab.root("head", f"{copy} docker-archive:/srv/saved.tar docker://head:5443/team/x:1")
+        site.write_text(json.dumps({"job_images": [of_team]}))
+        refused = labs.clusterctl("provision", lab.inventory, "slurm", check=False)
+        told = refused.stdout + refused.stderr
+        assert refused.returncode == 4, told
+        assert "head:5443: it asks for a password, or has another for this user: job_images_logins: {head:5443" in told
+
+        logins = {"head:5443": {"username": "ada", "password": "of-a-test"}}
+        site.write_text(json.dumps({"job_images": [of_team], "job_images_logins": logins}))
+        for machine in machines:
+            lab.root(machine, CLOSE.format(net=net))
+        try:
+            assert lab.root("head", "curl --max-time 3 --silent http://192.0.2.1 || echo closed") == "closed"
+            done = labs.clusterctl("provision", lab.inventory, "slurm")
+        finally:
+            for machine in machines:
+                lab.root(machine, OPEN)
+    assert "of-a-test" not in done.stdout + done.stderr
+    for node in ("node1", "node2"):
+        assert "localhost/team/x:1" in names(lab, node)
