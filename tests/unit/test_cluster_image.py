@@ -20,7 +20,7 @@ here=$(dirname "$0")
 echo "$*" >>"$here/calls"
 case "$1" in
 image) [ "$2" = rm ] ;;
-import) cat >"$here/imported" ;;
+import) cat >"$here/imported"; echo sha256:made ;;
 build) cat >/dev/null; echo "Step 1/2 : FROM x"; echo "Step 2/2 : RUN y"; exit "$(cat "$here/build")" ;;
 push) echo "39a122b5e6b5: Pushed"; [ -e "$here/mute" ] || echo "1: digest: {DIGEST} size: 1783" ;;
 esac
@@ -74,6 +74,9 @@ def test_an_image_is_built_on_a_base_from_packages_and_tells_how_far_it_is(
     assert (machine / "imported").read_text() == "tree\n"
     calls = (machine / "calls").read_text()
     assert "build --network host" in calls
+    # Named when it is whole: a run that is killed meanwhile leaves nothing that the next one would build upon.
+    assert calls.splitlines()[1] == "import -"
+    assert calls.splitlines()[2].startswith("tag sha256:made clusterctl/base-trixie:")
     assert f"push head:5001/clusterctl/slurm:{one.recipe[:16]}" in calls
     told = [line.removeprefix("clusterctl-told: going image slurm: ") for line in capfd.readouterr().err.splitlines()]
     assert told == ["base of trixie: running apt-get update", "build: step 2 of 2 (RUN)", "push: 1 of 1 layers"]
@@ -94,4 +97,6 @@ def test_what_goes_wrong_is_said_with_the_end_of_the_log_and_nothing_is_remember
 
     assert "running apt-get update" in str(failed.value)
     assert not one.record.exists()
-    assert ("image rm --force" in (machine / "calls").read_text()) == (what == "base")
+    calls = (machine / "calls").read_text()
+    assert ("image rm --force sha256:made" in calls) == (what == "base")
+    assert ("tag " in calls) == (what != "base")

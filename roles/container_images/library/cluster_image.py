@@ -119,14 +119,18 @@ class Image(image_recipe.Remembered):
             stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
+        # It has its name when it is whole: of a run that was killed Docker takes the beginning for all.
         load = subprocess.Popen(
-            ["docker", "import", "-", name], stdin=make.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            ["docker", "import", "-"], stdin=make.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         make.stdout.close()  # type: ignore[union-attr] # so that mmdebstrap ends where Docker's command does
         told = telling.tell_of(make.stderr, telling.stages, f"image {self.params['name']}: base of {suite}")
-        self.log += [*told.splitlines(), *load.communicate()[0].decode(errors="replace").splitlines()]
-        if make.wait() or load.returncode:
-            subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True)
+        loaded = load.communicate()[0].decode(errors="replace").splitlines()
+        self.log += [*told.splitlines(), *loaded]
+        failed = make.wait() or load.returncode
+        if failed:
+            subprocess.run(["docker", "image", "rm", "--force", *loaded[-1:]], capture_output=True)
+        if failed or subprocess.run(["docker", "tag", *loaded[-1:], name], capture_output=True).returncode:
             raise BuildError("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
         return name
 
