@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,3 +126,25 @@ def test_a_firewall_between_machines_is_the_cause_that_is_told(vm_lab: vms.VmLab
 def test_no_tool_is_left_behind(vm_lab: vms.VmLab) -> None:
     for machine in ("node1", "node2"):
         assert vm_lab.root(machine, "pgrep -l '^(ib_(write|read)_bw|ibv_rc_pingpong|rping)' || true") == ""
+
+
+#: What jobs see of the adapters, as an ordinary user: in a container of each kind, and what NCCL would take.
+LOOKS = {
+    "srun --container-image=$I ls /dev/infiniband": "uverbs0",
+    "srun docker run --rm --device /dev/infiniband $I ls /dev/infiniband": "uverbs0",
+    "srun torchrun-slurm --dry-run train.py 2>&1": "rxe0:1 RoCE",
+    "NCCL_IB_HCA=^rxe0 srun torchrun-slurm --dry-run train.py 2>&1": "rxe0:1 left out by NCCL_IB_HCA=^rxe0",
+    "NCCL_IB_DISABLE=1 srun torchrun-slurm --dry-run train.py 2>&1": "NCCL_IB_DISABLE=1: no RDMA",
+}
+
+
+@pytest.mark.parametrize("words", LOOKS)
+def test_jobs_have_the_adapters_and_are_told_which_of_them_nccl_takes(vm_lab: vms.VmLab, words: str) -> None:
+    image = "export I=$(srun podman images --quiet --filter readonly=true | head -n 1)"
+
+    told = labs.run(vm_lab.entering("head", f"{image}; {words}", user="ada"), timeout=vms.LIMIT).stdout
+
+    assert LOOKS[words] in told
+    if "dry-run" in words and "NCCL" not in words:
+        # The GID that its kernel has made of the machine's IPv4 address.
+        assert re.search(r"rxe0:1 RoCE [\d.]+ Gb/sec, GID \d+: RoCE v2, IPv4", told), told
