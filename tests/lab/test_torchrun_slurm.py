@@ -182,3 +182,16 @@ def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisione
     (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
     assert float(took.split()[3]) < 5
     assert took.endswith(" s: exit code 75")
+
+
+def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(provisioned_lab: labs.Lab) -> None:
+    hosts = "printf 'node1 slots=1\\nelsewhere slots=1\\n' >hosts"
+    by_ssh = "srun --quiet torchrun-slurm --env ssh deepspeed --hostfile hosts train.py"
+    too_many = "srun --quiet --gres=gpu:1 torchrun-slurm --nproc-per-node 2 train.py"
+
+    told = provisioned_lab.said(f"{hosts}; {by_ssh} 2>&1; echo code $?; {too_many} 2>&1; echo code $?; rm hosts")
+
+    refused = [line.partition(": ")[2] for line in told.splitlines() if line.startswith("torchrun-slurm: ")]
+    assert refused[0].startswith("node1: hosts:2: elsewhere is no node of this job. Fix: name node1; or leave")
+    assert refused[1].startswith("node1: 2 workers of a node for 1 granted GPUs. Fix: leave --nproc-per-node out")
+    assert told.count("code 2") == 2
