@@ -364,28 +364,28 @@ PROBES = (
 def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: Lab) -> None:
     lab = provisioned_lab
     node = f"srun --quiet --nodelist=node1 --mem=200 --container-image={image(lab)}"
-    keeps = f"{node} --job-name=kept sh -c 'echo of-grace >/secret; exec sleep 271' >/dev/null 2>&1 &"
-    lab.said(f"{keeps} until squeue --me -h -n kept -t running -o %i | grep -q .; do sleep 0.2; done", user="grace")
+    keeps = f"{node} --job-name=kept sh -c 'echo of-ben >/secret; exec sleep 271' >/dev/null 2>&1 &"
+    lab.said(f"{keeps} until squeue --me -h -n kept -t running -o %i | grep -q .; do sleep 0.2; done", user="ben")
     try:
         labs.until(lambda: "sleep 271" in on_node(lab, LEFT_OF_ALL), 30, "it does not start")
-        job = lab.said("squeue --me -h -n kept -o %i", user="grace")
+        job = lab.said("squeue --me -h -n kept -o %i", user="ben")
         other = on_node(lab, "pgrep -f '^sleep 271'")
         seen = on_node(lab, f"cat /proc/{other}/root/secret")
-        own = lab.said(f"job-exec {job} cat /secret", user="grace")
+        own = lab.said(f"job-exec {job} cat /secret", user="ben")
         tried = "; ".join(f"{probe}; echo code $?" for probe in PROBES)
         paths = "--container-mounts=/var/lib/clusterctl,/run/clusterctl"
         bare = run(lab, f"export JOB={job} OTHER={other}; {node} sh -c '{tried}' 2>&1")
         mounted = run(lab, f"export JOB={job} OTHER={other}; {node} {paths} sh -c '{tried}' 2>&1")
         entered = run(lab, f"job-exec {job} cat /secret")
     finally:
-        lab.said("scancel --me --name=kept", user="grace")
+        lab.said("scancel --me --name=kept", user="ben")
 
-    assert seen == "of-grace", "root sees what is looked for"
-    assert own == "0: of-grace", "and so does the job's user"
+    assert seen == "of-ben", "root sees what is looked for"
+    assert own == "0: of-ben", "and so does the job's user"
     for done in (bare, mounted):
-        assert "of-grace" not in done.stdout
+        assert "of-ben" not in done.stdout
         assert "code 0" not in done.stdout, done.stdout
-    assert "of-grace" not in entered.stdout + entered.stderr
+    assert "of-ben" not in entered.stdout + entered.stderr
     assert entered.returncode != 0
 
 
