@@ -355,7 +355,7 @@ LEFT_OF_ALL = "ps -e -o args"
 #: One's own container beside another's job; $JOB is the other's, whose files are seen by its user alone.
 PROBES = (
     "ls /var/lib/clusterctl/jobs/$JOB",
-    "ls /run/clusterctl/jobs/$JOB",
+    "ls /run/clusterctl/jobs/$JOB/runtime",
     "cat /proc/$OTHER/root/secret",
     "ls /proc/$OTHER/root/",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
@@ -282,6 +283,27 @@ def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str)
     assert does in refused.value.fix
     assert "\x1b" not in str(refused.value)
     assert "Error: " not in str(refused.value)
+
+
+@pytest.mark.parametrize("named", ["python3", "{place}/python3"])
+@pytest.mark.parametrize(
+    ("begins", "mode", "says"),
+    [
+        (b"\x7fELF\x02", 0o755, "python3 of app:1 is for another architecture than"),
+        (b"print(1)", 0o755, "python3 has no line #! that names its interpreter"),
+    ],
+)
+def test_a_program_that_this_machine_cannot_run_is_found_as_it_was_named(
+    task: Any, tmp_path: Path, named: str, begins: bytes, mode: int, says: str
+) -> None:
+    (tmp_path / "python3").write_bytes(begins)
+    (tmp_path / "python3").chmod(mode)
+    problem = OSError(errno.ENOEXEC, "Exec format error")
+
+    said, _, code = task.no_program(named.format(place=tmp_path), problem, "app:1", f"/nowhere:{tmp_path}")
+
+    assert said.startswith(f"{tmp_path}/{says}")
+    assert code == 126
 
 
 @pytest.mark.parametrize(
