@@ -64,15 +64,17 @@ def machines(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dic
     """Return for each machine its ``shape``, ``address`` and ``base``, and the ``command`` that starts it.
 
     ``settings`` has ``lab``; ``directory``, the lab's; ``base``, what the paths of the disk to start from and of its
-    kernel begin with; ``accelerator``, kvm or tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``cache``, the
-    directory that the controller shares; ``subnets``, one for each network card; ``password``, whether sudo asks for
-    one. The controller is the first name. A machine of another shape is another machine: what is fixed when it is made.
+    kernel begin with, and ``carried``, the same of a machine that was a container, by its name; ``accelerator``, kvm or
+    tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``cache``, the directory that the controller shares;
+    ``subnets``, one for each network card; ``password``, whether sudo asks for one. The controller is the first name. A
+    machine of another shape is another machine: what is fixed when it is made.
     """
     return {name: _machine(name, name == names[0], settings) for name in names}
 
 
 def _machine(name: str, controller: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = [address(subnet, name) for subnet in settings["subnets"]]
+    base = str(settings["carried"].get(name, settings["base"]))
     fixed = {
         "addresses": addresses,
         "cpus": int(settings["cpus"]),
@@ -84,14 +86,14 @@ def _machine(name: str, controller: bool, settings: Mapping[str, Any]) -> dict[s
     return {
         "shape": hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12],
         "address": addresses[0],
-        "base": str(settings["base"]),
-        "command": _command(name, fixed, settings),
+        "base": base,
+        "command": _command(name, fixed, settings, base.rsplit("/", 1)[-1]),
     }
 
 
-def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any], base: str) -> list[str]:
     lab, home = str(settings["lab"]), f"{settings['directory']}/vm"
-    base = f"{home}/{str(settings['base']).rsplit('/', 1)[-1]}"
+    kernel = f"{home}/{base}"
     emulated = settings["accelerator"] == "tcg"
     command = ["qemu-system-x86_64", "-name", identity(lab, name), "-daemonize", "-no-user-config", "-nodefaults"]
     command += ["-display", "none", "-machine", "q35", "-smp", str(fixed["cpus"]), "-m", f"{fixed['memory']}M"]
@@ -100,9 +102,9 @@ def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any]) -
     command += ["-cpu", "max,la57=off" if emulated else "host"]
     command += [
         "-kernel",
-        f"{base}.vmlinuz",
+        f"{kernel}.vmlinuz",
         "-initrd",
-        f"{base}.initrd",
+        f"{kernel}.initrd",
         "-append",
         _kernel_words(name, fixed, settings),
     ]

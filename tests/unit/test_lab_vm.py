@@ -33,6 +33,7 @@ def settings(**changes: Any) -> dict[str, Any]:
         "lab": "a",
         "directory": "/state/labs/a",
         "base": "/cache/lab/vm-0123",
+        "carried": {},
         "accelerator": "tcg",
         "cpus": 2,
         "memory": 4096,
@@ -128,6 +129,18 @@ def test_what_is_fixed_when_a_machine_is_made_makes_another_one(change: Mapping[
     before, changed = vm.machines(NAMES, settings()), vm.machines(NAMES, settings(**change))
 
     assert before["node1"]["shape"] != changed["node1"]["shape"]
+
+
+def test_a_machine_that_was_a_container_starts_from_what_was_on_it() -> None:
+    made = vm.machines(NAMES, settings(carried={"node1": "/state/labs/a/vm/vm-4567"}))
+
+    assert {name: machine["base"] for name, machine in made.items()} == {
+        "head": "/cache/lab/vm-0123",
+        "node1": "/state/labs/a/vm/vm-4567",
+        "node2": "/cache/lab/vm-0123",
+    }
+    assert after(made["node1"]["command"], "-kernel") == ["/state/labs/a/vm/vm-4567.vmlinuz"]
+    assert made["node1"]["shape"] == vm.machines(NAMES, settings())["node1"]["shape"]
 
 
 def test_a_newer_disk_to_start_from_makes_no_machine_another_one() -> None:

@@ -45,9 +45,5 @@ def node_lab() -> Iterator[vms.VmLab]:
     if name := os.environ.get("CLUSTERCTL_NODE_LAB"):
         yield vms.VmLab(name, 1)
         return
-    if not vms.has_images():
-        vms.have_images()
-    with vms.made("t-node", nodes=1, kind="mixed") as made:
-        made.root("node1", vms.NO_LISTS)
-        labs.clusterctl("provision", made.inventory, *vms.JOBS, timeout=vms.LIMIT)
+    with vms.provisioned_node("t-node") as made:
         yield made

@@ -24,12 +24,6 @@ LIMIT = 2400
 #: further questions before anything is changed: tests of all stages are in test_vm_provision.
 JOBS = ("discover", "base", "containers", "munge", "slurm")
 
-#: All that the roles install is on the disk. Lists of what else there is are read for every question, and fetched again
-#: when they are an hour old: minutes of an emulated processor.
-NO_LISTS = (
-    "rm -r /var/lib/apt/lists; mkdir -p /var/lib/apt/lists/partial; touch /var/lib/apt/periodic/update-success-stamp"
-)
-
 
 @dataclass(frozen=True)
 class VmLab(labs.Lab):
@@ -119,11 +113,24 @@ class VmLab(labs.Lab):
 
 
 @contextmanager
-def made(name: str, *, nodes: int = 2, kind: str = "vm") -> Iterator[VmLab]:
-    """Make a lab with virtual machines, and remove it in the end."""
+def made(name: str, *, nodes: int = 2) -> Iterator[VmLab]:
+    """Make a lab of virtual machines, and remove it in the end."""
     with labs.removed(name):
-        labs.clusterctl("lab", "up", name, "--kind", kind, "--nodes", str(nodes), timeout=LIMIT)
+        labs.clusterctl("lab", "up", name, "--kind", "vm", "--nodes", str(nodes), timeout=LIMIT)
         yield VmLab(name, nodes)
+
+
+@contextmanager
+def provisioned_node(name: str) -> Iterator[VmLab]:
+    """Make a container controller and one virtual compute machine, provisioned; remove them in the end.
+
+    The node is a container first: to install and to configure it takes an emulated processor ten times as long.
+    """
+    with labs.made(name, nodes=1) as contained:
+        labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
+        labs.clusterctl("lab", "up", name, "--kind", "mixed", "--nodes", "1", timeout=LIMIT)
+        labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
+        yield VmLab(name, 1)
 
 
 def have_images() -> None:
@@ -133,11 +140,6 @@ def have_images() -> None:
     """
     with labs.made("t-images", nodes=1) as lab:
         labs.clusterctl("provision", lab.inventory)
-
-
-def has_images() -> bool:
-    """Tell whether a lab has left images in the cache; a controller that is a container renews them in no time."""
-    return {"slurm", "ddp"} <= {path.name.partition("-")[0] for path in (labs.cache() / "images").glob("*.json")}
 
 
 def memory_used(name: str) -> int:
