@@ -512,3 +512,63 @@ def test_files_of_python_stay_small() -> None:
         if len(path.read_text(encoding="utf-8").splitlines()) > 300
     }
     assert long == set()
+
+
+#: What a role does by its own name, and why none of install, configure and run says it.
+OF_THEIR_OWN = {
+    "cluster_users": {"make": "people are neither installed nor run, and come before the files that name them"},
+    "container_images": dict.fromkeys(
+        ("registry", "trust", "users", "near", "mirror", "retire", "build"),
+        "a machine is several of these at once, and each installs, configures and runs what is its own",
+    ),
+    "ddp_validation": {"user": "who runs the job", "image": "what it runs in: another machine has built it"},
+    "gpudirect_rdma": dict.fromkeys(("conflicts", "legacy", "rebuild"), "ways that exclude each other"),
+    "job_docker": {"retire": "what was declared before", "swarm": "of several machines, one of which begins"},
+    "job_images": {"build": "once for each image, on the controller", "place": "on each node"},
+    "lab_machines": dict.fromkeys(
+        ("describe", "down", "machines", "prepare", "status", "vm", "wait"), "it makes machines, and provisions none"
+    ),
+    "munge": {"bring": "the controller's key, which is asked for elsewhere and brought here"},
+    "nvidia_driver": dict.fromkeys(
+        ("activate", "change", "debian", "fabric_manager_version", "files", "kept", "plan", "redhat", "resolve",
+         "return", "return_node"),
+        "a plan's steps, each of which may be left out",
+    ),
+    "nvidia_mig": {"divide": "one task on a machine on which nothing is divided, which most are"},
+    "rdma_userspace": dict.fromkeys(("ask", "ofed", "transfers"), "a question, another vendor's stack, a measurement"),
+    "slurm_conf": {"texts": "which are rendered for other roles, too"},
+    "slurm_image": {"build": "once, on the controller"},
+    "slurm_service": {"renew": "which the stage gpu asks for", "status": "which clusterctl status asks for"},
+}  # fmt: skip
+
+#: The names that all roles have for the same: managed is what other roles ask of one.
+EVERYWHERE = {"main", "install", "configure", "run", "managed", "verify"}
+
+#: Roles whose main.yml has a task beside its table of contents, and why.
+OF_ONE_PAGE = {
+    "base_system": "asks a machine that no observation of the run has asked",
+    "gpudirect_rdma": "asks, judges what can be done, and then does one of three things",
+    "hardware_facts": "all that it does is to ask, and to write down the answer",
+    "job_images": "what was built is handed on, whatever comes of the rest",
+    "rdma_userspace": "asks, and what follows rests on the answer",
+    "slurm_accounts": "all that it does is one task",
+}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_task_files_have_the_same_names_everywhere_or_say_why_not(role: Path) -> None:
+    names = {path.stem for path in (role / "tasks").glob("*.yml") if not path.stem.startswith("verify_")}
+
+    assert names - EVERYWHERE == set(OF_THEIR_OWN.get(role.name, {}))
+
+
+@pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
+def test_main_is_a_table_of_contents(role: Path) -> None:
+    tasks = load(role / "tasks/main.yml")
+    own = [
+        task["name"]
+        for task in tasks
+        if not {f"ansible.builtin.{word}_tasks" for word in ("import", "include")} & set(task)
+    ]
+
+    assert bool(own) is (role.name in OF_ONE_PAGE), own
