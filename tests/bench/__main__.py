@@ -18,6 +18,9 @@ from typing import Any
 from bench import before, clients, commands, containers, fleet, images, overlay, recorded, roads, table
 from bench.processor import Cost
 
+#: The road of ``roads.JUDGING``, by clusterctl.
+OURS = "  the same through clusterctl"
+
 
 def made_up(counts: list[int], inventory: Path | None) -> tuple[dict[str, dict[int, Cost]], list[str]]:
     """Return what each road costs, and what could not be measured and why.
@@ -42,7 +45,7 @@ def made_up(counts: list[int], inventory: Path | None) -> tuple[dict[str, dict[i
         for road in (*roads.PARTS, *roads.CHOICES, roads.NAIVE):
             note(road.name, roads.plain, road, counts[:2])
         note(roads.JUDGING.name, roads.plain, roads.JUDGING, counts)
-        note("  the same through clusterctl", roads.ours, roads.JUDGING, counts)
+        note(OURS, roads.ours, roads.JUDGING, counts)
         if inventory:
             answers = recorded.record(inventory)
             whole = roads.Road("all that roles leave behind, by clusterctl")
@@ -72,6 +75,7 @@ def main() -> None:
     if arguments.inventory and (measured := overlay.beside_the_host(arguments.inventory)):
         figures["an overlay network, beside the hosts'"] = measured
     if arguments.inventory and not arguments.overlay:
+        figures["the first provision"] = commands.first(arguments.inventory)
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
         figures[before.TITLE] = before.beside(arguments.inventory, max(1, arguments.runs))
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
@@ -89,7 +93,7 @@ def show(figures: Mapping[str, Mapping[str, Any]], inventory: Path | None) -> No
     """Print figures for people."""
     for title, rows in figures.items():
         made = title == "made-up machines"
-        print(f"{title}\n{table.roads(rows, roads.JUDGING.name) if made else table.figures(rows)}\n")
+        print(f"{title}\n{table.roads(rows, roads.JUDGING.name, OURS) if made else table.figures(rows)}\n")
     if not inventory:
         print("nothing to do\nnot measured: give --inventory of a converged cluster (make bench does, for a lab)")
 

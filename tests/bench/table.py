@@ -27,9 +27,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def roads(measured: Mapping[str, Costs], base: str) -> str:
+def beyond(ours: Costs, theirs: Costs) -> list[str]:
+    """Return by the number of machines how many processor seconds more one road takes, and each further machine."""
+    more = {count: ours[count].processor - theirs[count].processor for count in sorted(ours.keys() & theirs.keys())}
+    cells = [f"{seconds:.2f}" for seconds in more.values()]
+    if len(more) < 2:
+        return [*cells, ""]
+    few, many = min(more), max(more)
+    return [*cells, f"{(more[many] - more[few]) / (many - few):.3f}"]
+
+
+def roads(measured: Mapping[str, Costs], base: str, ours: str = "") -> str:
     """Return a line for each road: processor and wall seconds by machines, the price of each further machine, and how
-    many times ``base``'s price that is.
+    many times ``base``'s price that is; and by how much the road ``ours`` is dearer than ``base``, which it contains.
     """
     counts = sorted({count for costs in measured.values() for count in costs})
     unit = per_machine(measured[base]) if base in measured else None
@@ -39,6 +49,8 @@ def roads(measured: Mapping[str, Costs], base: str) -> str:
         cells = [f"{costs[n].processor:.2f} / {costs[n].wall:.1f}" if n in costs else "" for n in counts]
         ratio = f"{each / unit:.2f}" if each is not None and unit else ""
         rows.append([name, *cells, "" if each is None else f"{each:.3f}", ratio])
+    if ours in measured and base in measured and measured[ours].keys() == set(counts):
+        rows.append(["  of it beyond ansible-playbook", *beyond(measured[ours], measured[base]), ""])
     return aligned(rows)
 
 

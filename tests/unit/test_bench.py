@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import before, clients, containers, fleet, images, overlay, recorded, table
+from bench import before, clients, commands, containers, fleet, images, overlay, recorded, table
 from bench.processor import Cost, measure, median, total
 
 #: Uses a third of a second of processor.
@@ -210,3 +210,30 @@ def test_an_overlay_network_is_compared_by_the_medians_of_both_sides() -> None:
     found = overlay.compared("test-net", "\n".join(lines))
 
     assert [value for name, value in found.items() if name.strip() in ("ratio", "times")] == [0.5, 3.0]
+
+
+def test_what_clusterctl_adds_is_told_by_number_of_machines_and_for_each_further_one() -> None:
+    plain = {3: cost(2.0), 50: cost(10.0), 200: cost(40.0)}
+    ours = {3: cost(3.5), 50: cost(12.0), 200: cost(43.47)}
+
+    assert table.beyond(ours, plain) == ["1.50", "2.00", "3.47", "0.010"]
+    told = table.roads({"observed": plain, "ours": ours}, "observed", "ours").splitlines()
+    assert told[-1].split()[-4:] == ["1.50", "2.00", "3.47", "0.010"]
+    assert "beyond" not in table.roads({"observed": plain, "ours": {3: cost(1)}}, "observed", "ours")
+
+
+def test_the_first_provision_on_record_is_the_one_that_made_machines(tmp_path: Path) -> None:
+    def run(name: str, changed: int) -> None:
+        directory = tmp_path / ".clusterctl/runs" / name
+        directory.mkdir(parents=True)
+        (directory / "run.json").write_text("{}")
+        stages = [{"name": "base", "seconds": 100.5}, {"name": "slurm", "seconds": 200.0}]
+        told = {"command": "provision", "exit_code": 0, "changed": changed, "hosts": {"head": {}}, "stages": stages}
+        (directory / "report.json").write_text(json.dumps(told))
+
+    (tmp_path / "inventory.ini").write_text("")
+    assert "not on record" in commands.first(tmp_path / "inventory.ini")
+    run("20260101-000000-aaaaaaaa", 2)
+    run("20260101-000001-aaaaaaaa", 42)
+
+    assert commands.first(tmp_path / "inventory.ini")["wall seconds"] == 300.5
