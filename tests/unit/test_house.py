@@ -449,6 +449,16 @@ def test_a_module_of_our_own_says_why_no_stock_one_serves() -> None:
     assert [name for name, text in sorted(said.items()) if "Why not " not in text] == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["plugins/modules/cluster_container.py", "roles/munge/library/munge_key.py", "plugins/modules/service_current.py"],
+)
+def test_a_module_in_the_place_of_a_well_known_one_says_what_it_saves_measured(path: str) -> None:
+    text = ast.get_docstring(ast.parse((content.ROOT / path).read_text("utf-8"))) or ""
+
+    assert re.search(r"Measured \(\w+ \d{4}.*\d", text, re.DOTALL) or "No figure: safety" in text
+
+
 #: Actions that are nothing without Ansible around them: the tests that have the real ansible-playbook run each.
 IN_A_PLAY = {
     "plugins/action/cluster_check.py": "tests/roles/test_cluster_check.py",
