@@ -8,8 +8,8 @@ containers of its own, kills what it replaces before the new one is known to sta
 machine. What this saves is a daemon of Slurm's being down: what the engine refuses is refused while the old container
 runs, the old one is asked to end and given time for it, and where the new one does not start, the old one runs again.
 Measured (November 2026, Docker 20.10, by the engine's events, in turn on a busy computer): between the end of one
-container and the start of the next as long, 0.5 to 0.9 s beside 0.7 to 1.0 s; with a command that does not exist the old
-one ran again after 2.8 s, and with the other module none did, until somebody came.
+container and the start of the next as long, 0.5 to 0.9 s beside 0.7 to 1.0 s; with a command that does not exist the
+old one ran again after 2.8 s, and with the other module none did, until somebody came.
 """
 
 from __future__ import annotations
