@@ -31,7 +31,7 @@ from provision.inventory.declared_slurm import (
     require_database_parameters,
     switch_from,
 )
-from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files
+from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files, require_lines
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.declared_users_registry import require_users_registry
@@ -91,6 +91,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
+    require_lines(files, version, compute)
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)

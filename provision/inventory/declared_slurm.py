@@ -204,8 +204,8 @@ def parameter_value(place: str, where: str, name: str, value: Any, release: str,
     """Return a parameter's value as it stands in Slurm's files; refuse one that this release does not take."""
     text = slurm_value(where, name, value, entry, blanks=place == "slurm.conf" and name not in LINES)
     if misfit := parameters.misfit(place, name, text, release):
-        page = "slurm.conf(5)" if place == "partition" else f"{place}(5)"
-        raise ClusterctlError(f"{where}: {name} is {text!r}: {misfit}", fix=f"correct {name}; {page}", entry=entry)
+        fix = f"correct {name}; {parameters.page(place)}"
+        raise ClusterctlError(f"{where}: {name} is {text!r}: {misfit}", fix=fix, entry=entry)
     return text
 
 

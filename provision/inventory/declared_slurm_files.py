@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from provision.errors import ClusterctlError
+from provision.slurm.file_lines import wrong_line
 from provision.slurm.names import FETCHED, LINES
 
 Runtime = Literal["podman", "pyxis", "apptainer", "none"]
@@ -73,6 +74,22 @@ def _text(name: str, text: Any, release: str) -> str:
             entry=("slurm_conf_files", None, name),
         )
     return text
+
+
+def require_lines(files: Mapping[str, str], release: str, compute: Sequence[str]) -> None:
+    """Refuse files with a line that the daemon which reads it would not take. ``compute`` are the compute nodes.
+
+    Raises:
+        ClusterctlError: it names the line.
+    """
+    for name, text in files.items():
+        if wrong := wrong_line(name, text, release, compute):
+            raise ClusterctlError(
+                f"slurm_conf_files: {name}, its line {wrong.row}: {wrong.problem}",
+                fix=wrong.fix,
+                entry=("slurm_conf_files", None, name),
+                row=wrong.row,
+            )
 
 
 def packages_from(value: Any) -> tuple[tuple[str, str], ...]:

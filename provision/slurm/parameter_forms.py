@@ -32,6 +32,10 @@ WORDS_OF = {
     "partition": {"State": "UP DOWN DRAIN INACTIVE"},
     "cgroup.conf": {"CgroupPlugin": "autodetect cgroup/v1 cgroup/v2 disabled"},
     "slurmdbd.conf": {"DebugLevel": _LEVELS, "DebugLevelSyslog": _LEVELS},
+    "oci.conf": {
+        "CreateEnvFile": "null newline disabled true false yes no",
+        **dict.fromkeys(("StdIODebug", "SyslogDebug", "FileDebug"), _LEVELS),
+    },
 }
 #: One or more of these words, with commas.
 LISTS_OF = {
@@ -52,6 +56,10 @@ LISTS_OF = {
         "SuspendExcStates": "CLOUD DOWN DRAIN DYNAMIC_FUTURE DYNAMIC_NORM FAIL INVALID_REG MAINTENANCE NOT_RESPONDING "
         "PERFCTRS PLANNED RESERVED",
     },
+    "acct_gather.conf": dict.fromkeys(
+        ("ProfileHDF5Default", "ProfileInfluxDBDefault"), "All None Energy Filesystem Network Task"
+    ),
+    "helpers.conf": {"Flags": "rebootless"},
     "partition": {
         # xlate_cpu_bind_str() in src/common/slurm_resource_info.c.
         "CpuBind": "no none socket sockets ldom ldoms core cores thread threads off v verbose",
@@ -160,6 +168,14 @@ FORMS = {
         f"Purge{what}After": (r"\d+(h|hours?|d|days?|m|months?)?", "hours, days or months, for example 24months")
         for what in ("Event", "Job", "JobEnv", "JobScript", "Resv", "Step", "Suspend", "TXN", "Usage")
     },
+    "job_container.conf": {
+        "BasePath": (r"/\S*|none", "a whole path, or none"),
+        "Dirs": (r"/[^,]*(,/[^,]*)*", "whole paths with commas"),
+        **dict.fromkeys(("InitScript", "CloneNSScript", "CloneNSEpilog"), _FILE),
+    },
+    "helpers.conf": {"Helper": _FILE},
+    "oci.conf": {"ContainerPath": _FILE, "MountSpoolDir": _FILE, "SrunPath": _FILE},
+    "topology.conf": {"BlockSizes": (r"\d+(,\d+)*", "whole numbers with commas")},
 }
 _PORT = (1, 65535)
 _SWITCH = (0, 1)

@@ -23,6 +23,11 @@ PLACES = {
     "partition": "a partition",
     "cgroup.conf": "cgroup.conf",
     "slurmdbd.conf": "slurmdbd.conf",
+    # Of these the inventory has the text: provision.slurm.file_lines.
+    **{
+        name: name
+        for name in ("acct_gather.conf", "helpers.conf", "job_container.conf", "mpi.conf", "oci.conf", "topology.conf")
+    },
 }
 
 #: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin in src/common/parse_config.c.
@@ -80,6 +85,11 @@ def known(place: str) -> Mapping[str, Parameter]:
     return found
 
 
+def page(place: str) -> str:
+    """Return the manual page that tells of a place's parameters."""
+    return "slurm.conf(5)" if place == "partition" else f"{place}(5)"
+
+
 def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
     """Return why a release does not read this parameter, and what to do; None where it does, or may."""
     found = known(place).get(name.lower())
@@ -88,15 +98,15 @@ def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
     if found:
         when = f"it came with {found.since}" if release < (found.since or "") else f"{found.until} was its last"
         return f"{name!r} is no parameter of {PLACES[place]} in Slurm {release}: {when}", f"remove {name}"
-    for other in PLACES.keys() - {place}:
-        if name.lower() in known(other):
+    for other in PLACES:
+        if other != place and name.lower() in known(other):
             return f"{name!r} is no parameter of {PLACES[place]}", f"it is one of {PLACES[other]}: remove it here"
     near = difflib.get_close_matches(name.lower(), known(place), n=1, cutoff=0.8)
     if name.lower() in _PRINTED:
         return f"{name!r} is no parameter of {PLACES[place]}", _PRINTED[name.lower()]
     if not near and release > NEWEST:
         return None
-    fix = f"did you mean {known(place)[near[0]].name}?" if near else f"remove {name[:70]}, or see slurm.conf(5)"
+    fix = f"did you mean {known(place)[near[0]].name}?" if near else f"remove {name[:70]}, or see {page(place)}"
     return f"{name[:70]!r} is no parameter of {PLACES[place]}", fix
 
 

@@ -12,8 +12,6 @@ from declare import A40, cluster
 
 from provision.content import ROOT
 from provision.errors import ClusterctlError, ExitCode
-from provision.inventory import loader
-from provision.inventory.valid import declared
 from provision.slurm.conf import unconfined
 from provision.slurm.names import FETCHED
 from provision.slurm.render import render
@@ -208,18 +206,6 @@ def test_the_role_removes_what_slurmctld_would_hand_on_undeclared() -> None:
     role = yaml.safe_load(Path(ROOT, "roles/slurm_conf/vars/main.yml").read_text(encoding="utf-8"))
 
     assert set(role["__slurm_conf_fetched"]) == FETCHED.keys()
-
-
-def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
-    inventory = tmp_path / "inventory.ini"
-    inventory.write_text("[slurm_controller]\nhead\n[slurm_compute]\nnode1\n[all:vars]\ncluster_name=x\n")
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars/all.yml").write_text("---\nslurm_conf_files:\n  helpers.conf: a\n  slurmdbd.conf: b\n")
-
-    with pytest.raises(ClusterctlError) as refused:
-        declared(loader.load(inventory))
-
-    assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line 4: ")
 
 
 def test_parameters_of_slurmdbd_conf_are_taken() -> None:
