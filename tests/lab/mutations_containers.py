@@ -88,6 +88,13 @@ UPDATES = (
         "has restart policy no, not unless-stopped",
     ),
     container("slurmd may use one processor", "node2", "docker update --cpus 1 slurmd", "has NanoCpus 1000000000"),
+    # What the engine cannot know stands in a label of ours, which comes and goes with the container.
+    remade(
+        "sackd was started with other settings of its own",
+        "login1",
+        'config["Labels"]["clusterctl.started_with"] = "by hand"',
+        "has clusterctl.started_with by hand",
+    ),
 )
 
 REMADE = (

@@ -205,6 +205,26 @@ def speaks_of_others(path: Path) -> list[str]:
     return [] if "action_plugins" in path.parts else words
 
 
+#: Who may ask who is left in the play: plays that choose who asks the controller, and actions that compare machines.
+WHO_IS_LEFT = {
+    "playbooks/observe.yml", "playbooks/slurm.yml", "playbooks/verify.yml",
+    "roles/munge/action_plugins/munge_compared.py", "roles/munge/action_plugins/munge_proof.py",
+    "roles/rdma_userspace/action_plugins/rdma_userspace_compared.py",
+}  # fmt: skip
+
+
+def test_who_is_left_in_a_play_is_asked_where_machines_are_compared_and_where_one_is_chosen() -> None:
+    product = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT]
+    texts = {path: path.read_text(encoding="utf-8") for path in product if path.suffix in {".py", ".yml", ".j2"}}
+    asking = {str(path.relative_to(content.ROOT)) for path, text in texts.items() if "ansible_play_" in text}
+    tasks = [task for path in PLAYBOOKS for play in load(path) for task in tasks_in(play.get("tasks"))]
+    others = [task["name"] for task in tasks if "ansible_play_" in str(task) and "ansible.builtin.add_host" not in task]
+
+    assert asking == WHO_IS_LEFT
+    assert others == []
+    assert not any("ansible_play_" in str(play.get("hosts")) for path in PLAYBOOKS for play in load(path))
+
+
 def foreign_privates(path: Path) -> list[str]:
     """Return the private variables of other roles in a role's file."""
     mine = path.relative_to(content.ROOT / "roles").parts[0]
