@@ -61,7 +61,8 @@ test-unit: .venv/.dev ## Run the tests that need no machine
 	@$(RUN) scripts/timed unit pytest -q -n 4 --durations=5 tests/unit
 
 test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
-	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 3 --dist loadgroup -m "$(ROUTINE)" --durations=5 tests/roles tests/runs
+	@# A file's tests read what one run of Ansible has left: one process has them all.
+	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 3 --dist loadfile -m "$(ROUTINE)" --durations=5 tests/roles tests/runs
 
 test-machines: .venv/.dev engine ## Run the tests of simulated machines on which nothing is provisioned (root)
 	@$(RUN) scripts/timed machines pytest -q -m "$(ROUTINE)" --durations=10 $(MACHINES)

@@ -15,9 +15,6 @@ import yaml
 
 from provision import content
 
-#: They share one run, so one process runs them.
-pytestmark = pytest.mark.xdist_group("cluster_check")
-
 #: What each machine judges: the arguments of its tasks.
 CASES: dict[str, list[dict[str, Any]]] = {
     "equal": [{"id": "munge.mode", "observed": "0400", "expected": "0400", "cause": "wrong", "fix": "repair"}],

@@ -16,9 +16,6 @@ import yaml
 from provision import content
 from provision.ansible_env import clean_environment
 
-#: They share one script, so one process runs them.
-pytestmark = pytest.mark.xdist_group("ddp_validation")
-
 ROLE = content.ROOT / "roles" / "ddp_validation"
 SHARED = content.ROOT / "roles/cluster/defaults/main.yml"
 

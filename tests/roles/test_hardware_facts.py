@@ -15,9 +15,6 @@ from ansible.parsing.dataloader import DataLoader
 from provision import content
 from provision.ansible_env import clean_environment
 
-#: They share three runs, so one process runs them.
-pytestmark = pytest.mark.xdist_group("hardware_facts")
-
 #: All are this computer: one is not declared at all, one in a file of its owner's, one as what it is not.
 INVENTORY = """\
 [slurm_controller]

@@ -16,9 +16,6 @@ from provision.ansible_env import clean_environment
 from provision.inventory import loader
 from provision.inventory.declared import cluster_from
 
-#: They share one run, so one process runs them.
-pytestmark = pytest.mark.xdist_group("hardware_hostile")
-
 GOOD: dict[str, Any] = {
     **{"cpus": 4, "sockets": 1, "cores_per_socket": 4, "threads_per_core": 1, "regular": True, "real_memory": 8000},
     **{"cgroup_version": 2, "gres": "gpu:a40:1", "gpu_count": 1, "gpu_source": "nvidia-smi", "gpu_addresses": []},

@@ -17,9 +17,6 @@ from provision.inventory import loader
 from provision.inventory.declared import cluster_from
 from provision.slurm.render import render
 
-#: They share one site, so one process runs them.
-pytestmark = pytest.mark.xdist_group("slurm_conf")
-
 INVENTORY = """\
 [slurm_controller]
 head

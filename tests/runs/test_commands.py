@@ -19,9 +19,6 @@ from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_in
 
 from provision.runner import journal
 
-#: These read what the commands of one site have printed, so one process runs them.
-of_one_site = pytest.mark.xdist_group("commands")
-
 CHANGE = """
     - name: Write
       ansible.builtin.copy:
@@ -115,7 +112,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     )
 
 
-@of_one_site
 def test_a_plan_tells_what_would_change_and_changes_nothing(told: Told) -> None:
     assert told.planned.returncode == 10
     assert "+node1" in told.planned.stdout
@@ -123,7 +119,6 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(told: Told) -> None:
     assert told.made == []
 
 
-@of_one_site
 def test_a_second_provision_changes_nothing_and_a_plan_agrees(told: Told) -> None:
     three = (told.first, told.second, told.agreed)
     documents = [json.loads(done.stdout) for done in three]
@@ -133,14 +128,12 @@ def test_a_second_provision_changes_nothing_and_a_plan_agrees(told: Told) -> Non
     assert documents[0]["simulated"] == ["gpu"]
 
 
-@of_one_site
 def test_progress_in_a_pipe_is_plain_lines_on_standard_error(told: Told) -> None:
     assert "base: Write: changed " in told.first.stderr
     assert "\x1b" not in told.first.stderr + told.first.stdout + told.shown.stderr + told.shown.stdout
     assert "\r" not in told.first.stderr
 
 
-@of_one_site
 def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(told: Told) -> None:
     document = json.loads(told.verified.stdout)
     assert told.verified.returncode == told.shown.returncode == 8
@@ -158,7 +151,6 @@ def test_verify_names_the_guilty_machine_in_its_table_document_and_junit(told: T
     assert "fix: clusterctl provision munge" in told.shown.stdout
 
 
-@of_one_site
 def test_the_status_shows_the_last_run_and_the_last_verdict(told: Told) -> None:
     document = json.loads(told.status.stdout)
     assert told.status.returncode == 0, told.status.stderr

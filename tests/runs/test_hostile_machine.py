@@ -18,9 +18,6 @@ from ansible_runs import PYTHON, run
 from provision.events.fold import RunReport
 from provision.runner import journal
 
-#: They share two runs and one server, so one process runs them.
-pytestmark = pytest.mark.xdist_group("hostile_machine")
-
 HONEST = ("head", "node1")
 
 #: Variables of all machines: each is this computer, over a real SSH server.

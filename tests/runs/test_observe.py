@@ -14,9 +14,6 @@ from ansible_runs import INVENTORY, PLAY, run
 from provision import content
 from provision.events.fold import RunReport
 
-#: These read what one run has found, so one process runs them.
-of_one_run = pytest.mark.xdist_group("observe")
-
 #: Answers with what was recorded for the machine, and notes that it was asked.
 REPLAY = """\
 #!/usr/bin/python3
@@ -126,7 +123,6 @@ def acted(tmp_path_factory: pytest.TempPathFactory) -> Observed:
     return observed(tmp_path_factory.mktemp("acted"))
 
 
-@of_one_run
 def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(acted: Observed) -> None:
     for host in ("head", "good"):
         assert (acted.report.hosts[host].tasks, acted.report.hosts[host].changed) == (1, 0)
@@ -134,7 +130,6 @@ def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(acted: Observed
         assert host not in {name for name, _, _ in acted.pending()}
 
 
-@of_one_run
 def test_a_role_runs_only_where_one_of_its_checks_fails(acted: Observed) -> None:
     assert ("masked", "munge.services", "munge is masked") in acted.pending()
     assert {one.stage for one in acted.report.pending} == {"munge"}
@@ -142,13 +137,11 @@ def test_a_role_runs_only_where_one_of_its_checks_fails(acted: Observed) -> None
     assert {task.name: hosts for task, hosts in acted.report.changes.items()} == {"Act": {"masked", "other"}}
 
 
-@of_one_run
 def test_nodes_are_compared_with_what_the_controller_has_said_in_this_run(acted: Observed) -> None:
     assert [name for host, name, _ in acted.pending() if host == "other"] == ["munge.key"]
     assert acted.asked("other")[0]["munge"]["salt"] == "00"
 
 
-@of_one_run
 def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_that_machine(acted: Observed) -> None:
     assert [question["patience"] for question in acted.asked("slow")] == [1, 5]
     assert "slow" not in acted.report.failed_hosts
@@ -158,13 +151,11 @@ def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_tha
     ]
 
 
-@of_one_run
 def test_another_family_is_asked_again_for_its_own_packages(acted: Observed) -> None:
     assert "rocky" not in acted.report.failed_hosts
     assert len(acted.asked("rocky")) == 2
 
 
-@of_one_run
 def test_an_answer_that_is_none_fails_that_machine_alone(acted: Observed) -> None:
     assert acted.report.failed_hosts == {"silent", "nothing", "empty", "list"}
 
