@@ -89,7 +89,7 @@ def test_machines_without_gpus_cost_one_task_and_say_nothing(tmp_path: Path) -> 
     for counts in recap(done).values():
         assert counts["changed"] == 0
     # One of the three, whichever comes first, has read what roles leave behind, and worked out what all share.
-    assert sum(sum(counts.values()) for name, counts in recap(done).items() if name != "head") in (2, 2 + 3)
+    assert sum(sum(counts.values()) for name, counts in recap(done).items() if name != "head") in (2, 2 + 2)
 
 
 def test_a_machine_left_out_by_limit_is_left_out(tmp_path: Path) -> None:
