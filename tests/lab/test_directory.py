@@ -130,6 +130,11 @@ def test_users_of_the_directory_are_known_on_machines_to_slurmctld_and_in_jobs(l
 
     assert lab.root("head", "runuser -u lucy -- srun --chdir=/ --nodes=2 id").splitlines() == [LUCY, LUCY]
     assert lab.root("login1", "runuser -u lucy -- srun --chdir=/ id") == LUCY
+    # Her home is the site's to make, with her number; a job from there leaves its output there.
+    lab.root("head", "install -d -m 0700 -o 71001 -g 71100 /home/lucy")
+    words = "sbatch --parsable --wait --output=hers --wrap 'id; pwd'"
+    lab.root("head", f'runuser --login lucy --command "{words}"')
+    assert lab.root("head", "runuser --login lucy --command 'cat hers'").splitlines() == [LUCY, "/home/lucy"]
     job = lab.root("head", "runuser -u lucy -- sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep 60'")
     assert lab.root("head", f"squeue --noheader --job={job} --format=%u") == "lucy"
     lab.root("head", f"scancel {job}")

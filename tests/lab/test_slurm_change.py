@@ -200,6 +200,23 @@ def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old
     assert lab.root("head", "cat /etc/slurm/*.conf") == files, "a restart finds the files of before"
 
 
+# slurmd looks for a device file for up to twenty seconds, and so does the provision for its answer, twice.
+@pytest.mark.faults
+def test_a_node_whose_slurmd_refuses_what_slurmctld_has_taken_up_is_named(site: Site) -> None:
+    """scontrol reconfigure says 0: it tells of slurmctld alone."""
+    lab = site.lab
+    lab.root("node2", "mv /dev/nvidia1 /dev/t-away")
+    site.wants(MessageTimeout=41)
+    try:
+        done = site.provision()
+    finally:
+        lab.root("node2", "mv /dev/t-away /dev/nvidia1")
+
+    told = json.loads(done.stdout)
+    assert told["exit_code"] == 4, done.stdout
+    assert {failure["host"] for failure in told["failures"]} == {"node2"}, told["failures"]
+
+
 # That no job is lost with slurmctld's container is seen in test_slurm_client, too.
 @pytest.mark.faults
 def test_only_what_a_start_takes_up_stops_slurmctld_and_no_job_of_the_last_seconds_is_lost(site: Site) -> None:
