@@ -144,10 +144,12 @@ def each_ran_once(lab: labs.Lab, submitting: subprocess.Popen[str], user: str = 
     assert len({number for number, _ in ran}) == len(ran) > 0, "none runs twice"
     asked = f"sacct --allocations --duplicates --noheader --jobs={','.join(taken)} --format=JobIDRaw,State"
 
-    def rows() -> list[list[str]]:
-        return [line.split()[:2] for line in run(lab, asked, user).splitlines()]
+    def rows(*, ended: bool = True) -> list[list[str]]:
+        told = [line.split()[:2] for line in run(lab, asked, user).splitlines()]
+        return [row for row in told if ended or row[1] not in ("COMPLETED", "CANCELLED")]
 
-    labs.until(lambda: {state for _, state in rows()} <= {"COMPLETED", "CANCELLED"}, 60, lambda: str(rows()))
+    # slurmctld tells the database of some at a time.
+    labs.until(lambda: not rows(ended=False), 180, lambda: str(rows(ended=False)))
     told = rows()
     assert sorted(job for job, _ in told) == sorted(taken), "none is lost, and none has two records"
     assert {job for job, state in told if state == "COMPLETED"} <= {job for _, job in ran}
