@@ -94,7 +94,8 @@ def adapters_of_jobs(variables: Sequence[JobVariable], nodes: Sequence[Mapping[s
 
 
 def _refusal(name: str, problem: str, fix: str, key: str = "") -> ClusterctlError:
-    return ClusterctlError(f"{name} {problem}" if not key else f"{name}: {problem}", fix=fix, entry=(name, None, key))
+    problem = f"{name}: {problem}" if key else f"{name} {problem}"
+    return ClusterctlError(problem, fix=fix, entry=(name.partition(":")[0], None, key))
 
 
 def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> JobVariable:
