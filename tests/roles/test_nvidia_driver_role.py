@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +32,9 @@ STUB = {
     msg: it does not come up
   when: broken is defined
 """,
-    "kept.yml": """
-- name: Say that the node was not given back
-  ansible.builtin.fail:
-    msg: "{{ ansible_failed_result.msg }}; the node stays drained"
-""",
 }
+#: And those of which nothing is another here.
+REAL = ("sort.yml", "begin.yml", "through.yml")
 
 
 def stage(
@@ -48,10 +46,12 @@ def stage(
     inventory.write_text(head + "[slurm_compute]\n" + "\n".join(lines) + "\n")
     environment = {**clean_environment(), "ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     if stub:
+        tasks = directory / "roles/nvidia_driver/tasks"
+        tasks.mkdir(parents=True)
         for name, text in STUB.items():
-            file = directory / "roles/nvidia_driver/tasks" / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("---" + text)
+            (tasks / name).write_text("---" + text)
+        for name in REAL:
+            shutil.copy(content.ROOT / "roles/nvidia_driver/tasks" / name, tasks)
         # The plays that are about the driver; those after them are other roles' business.
         plays = [play for play in yaml.safe_load(content.playbook("gpu").read_text()) if "hosts" in play]
         plays[0]["hosts"] = "slurm_compute"
@@ -76,7 +76,7 @@ def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
 def changed_in_order(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
     """Return which machines each batch reached."""
     plays = done.stdout.split("PLAY [Change the driver, one machine first]")[1:]
-    begun = [play.split("TASK [Note that this machine has begun]", 1)[-1].split("TASK [", 1)[0] for play in plays]
+    begun = [play.split("Begin | Note that this machine has begun]", 1)[-1].split("TASK [", 1)[0] for play in plays]
     return [sorted(re.findall(r"ok: \[(\w+)\]", text)) for text in begun]
 
 
