@@ -188,7 +188,7 @@ def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_go
         )  # fmt: skip
         # Each account below the one above it, by one blank more.
         shares = person(lab, "ada", "sshare --all --noheader --parsable2 --format=Account,User,RawShares").splitlines()
-        assert {" physics||50", "  test1267||30", "  test1267|ada|1", "  lattice||20", " teaching||5"} <= set(shares)
+        assert {" physics||50", "  test1267||30", "   test1267|ada|1", "  lattice||20", " teaching||5"} <= set(shares)
 
         in_partitions(lab)
 
