@@ -193,12 +193,16 @@ AUTHORITY = (
 )
 
 #: Of the registry to which users push.
+TOKENS = "/usr/local/lib/registry-tokens"
 USERS_REGISTRY = (
     *spoilt(
         "text", "container_images", f"{CONFIG}/users.yml", "head", restarts=("docker-registry-users",),
         services=f"docker-registry-users was started before {CONFIG}/users.yml changed",
     ),
-    *spoilt("mode", "container_images", "/usr/local/sbin/registry-tokens", "head"),
+    *spoilt("mode", "container_images", TOKENS, "head"),
+    *spoilt("mode", "container_images", f"{TOKENS}/registry-tokens", "head"),
+    *spoilt("owner", "container_images", f"{TOKENS}/registry_rights.py", "head"),
+    *spoilt("owner", "container_images", f"{TOKENS}/registry_store.py", "head"),
     *spoilt("text", "container_images", "/etc/clusterctl/users-registry", "node1"),
 )  # fmt: skip
 

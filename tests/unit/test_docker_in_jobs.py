@@ -93,7 +93,7 @@ def site_registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where ada pushes to head:5003, and the cluster's own images are in head:5000."""
     known = tmp_path / "users-registry"
     known.write_text("head:5003 head:5000\n")
-    monkeypatch.setitem(DOCKER["push"].__globals__, "SITE_REGISTRIES", str(known))
+    monkeypatch.setitem(DOCKER["site_registries"].__globals__, "SITE_REGISTRIES", str(known))
     return pwd.getpwuid(os.getuid()).pw_name
 
 

@@ -534,13 +534,19 @@ def test_the_duration_of_every_step_of_the_tests_is_noted() -> None:
     assert untimed == []
 
 
+def is_python(path: Path) -> bool:
+    """Return whether a file is Python's: by its name or, of a program, by its first line."""
+    if path.suffix:
+        return path.suffix == ".py"
+    with path.open("rb") as file:
+        return re.match(rb"#!.*\bpython", file.readline(200)) is not None
+
+
 def test_files_of_python_stay_small() -> None:
-    long = {
-        str(path.relative_to(content.ROOT))
-        for path in tracked()
-        if path.suffix == ".py" and path.relative_to(content.ROOT).parts[0] in PRODUCT
-        if len(path.read_text(encoding="utf-8").splitlines()) > 300
-    }
+    ours = [path for path in tracked() if path.relative_to(content.ROOT).parts[0] in PRODUCT and is_python(path)]
+    assert content.ROOT / "roles/container_images/files/registry-tokens/registry-tokens" in ours
+
+    long = {str(path.relative_to(content.ROOT)) for path in ours if len(path.read_text("utf-8").splitlines()) > 300}
     assert long == set()
 
 

@@ -11,6 +11,7 @@ import runpy
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -26,7 +27,12 @@ from cryptography.x509 import load_der_x509_certificate
 
 from provision import content
 
-TOKENS: dict[str, Any] = runpy.run_path(str(content.ROOT / "roles/container_images/files/registry-tokens"))
+PROGRAM = runpy.run_path(str(content.ROOT / "roles/container_images/files/registry-tokens/registry-tokens"))
+TOKENS: dict[str, Any] = {
+    **vars(sys.modules["registry_rights"]),
+    **vars(sys.modules["registry_store"]),
+    **PROGRAM,
+}
 HELPER = content.ROOT / "roles/slurm_image/files/image/docker-credential-clusterctl"
 Refused: type[Exception] = TOKENS["RefusedError"]
 PURPOSE = "push to head:5003"
@@ -66,9 +72,19 @@ def test_nobody_pushes_elsewhere_and_is_told_where_to(name: str) -> None:
         access(f"repository:{name}:pull,push")
 
 
-def test_nobody_deletes_and_no_other_right_is_given() -> None:
-    assert access("repository:ada/train:delete,*", who=nobody) == {}
-    assert access("repository:ada/train:pull,push,delete,*") == {"ada/train": ["pull", "push"]}
+@pytest.mark.parametrize("actions", ["delete", "*", "pull,delete"])
+def test_a_user_removes_below_the_own_name_also_where_there_is_no_room(actions: str) -> None:
+    def full(_: str) -> None:
+        raise AssertionError("removing takes no room")
+
+    assert access(f"repository:ada/train:{actions}", room=full) == {"ada/train": ["delete", "pull"]}
+    for name in ("grace/train", "ada", "adam/train", "grace/ada/x", "ada/../grace/x"):
+        with pytest.raises(Refused, match="ada removes what is in head:5003/ada/ only"):
+            access(f"repository:{name}:{actions}", room=full)
+
+
+def test_no_other_right_is_given() -> None:
+    assert access("repository:ada/train:pull,push") == {"ada/train": ["pull", "push"]}
     assert access("registry:other:*", who=nobody) == {}
     for strange in (
         "repository:ada/train",
@@ -341,6 +357,23 @@ def test_what_is_named_again_while_it_is_collected_is_whole(tmp_path: Path) -> N
     assert not list(pushed.root.rglob("*.aside"))
 
 
+def test_what_a_user_removes_while_it_is_collected_is_gone_and_nothing_else(tmp_path: Path) -> None:
+    pushed = Pushed(tmp_path)
+    kept = pushed.image("grace/one", "1", b"her config", b"her layer")
+    pushed.image("ada/one", "1", b"config", b"layer")
+    pushed.image("ada/one", "1", b"new config", b"new layer")
+    tag = pushed.root / "repositories/ada/one/_manifests/tags/1"
+    # The registry removes a tag with all that it has named, as of which the collection has set something aside.
+    pushed.meanwhile = lambda: subprocess.run(["rm", "-rf", str(tag)], check=True)
+
+    pushed.store.collect(NOW)
+    pushed.store.collect(NOW + DAY)
+    assert pushed.there() == {kept, number(b"her config"), number(b"her layer")}
+    assert not list(pushed.root.rglob("*.aside"))
+    assert TOKENS["set_aside"](tag) is None
+    TOKENS["back"](tag.with_name("gone.aside"))
+
+
 def test_a_collection_that_was_ended_has_lost_nothing(tmp_path: Path) -> None:
     pushed = Pushed(tmp_path)
     name = pushed.image("ada/one", "", b"config", b"layer")
@@ -438,7 +471,7 @@ def test_the_service_answers_registries_clients_while_others_say_nothing(served:
     assert asked(served, certified, "repository:ada/train:pull")[0] == 200
     assert asked(served, certified, "")[0] == 200
     for credential, words in (
-        ("", "push from a job of this cluster"),
+        ("", "push and remove in a job of this cluster"),
         ("MUNGE:forged:", "Replayed credential"),
         ("MUNGE:good:", f"{name} pushes to head:5003/{name}/ only"),
     ):
