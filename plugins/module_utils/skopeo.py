@@ -62,8 +62,9 @@ def login(directory, logins, known=image_registry.LOGIN):
 
     C(config.json) is Docker's: all that the machine's own says, so that its proxies and helpers count. C(auth.json) is
     skopeo's. A store of Docker's comes before logins in the file, and a helper named "" switches that off for one
-    registry; skopeo would start a helper of that name. The machine's context is not taken: it is a file beside it.
-    Docker knows its own registry's login by an address.
+    registry; skopeo would start a helper of that name, and does so before it looks for the login of a project
+    (containers-auth.json(5)), of which Docker knows nothing. The machine's context is not taken: it is a file beside
+    it. Docker knows its own registry's login by an address.
 
     Raises:
         ValueError: a login, which only the run knew, is none; no value of it is told.
@@ -84,11 +85,13 @@ def login(directory, logins, known=image_registry.LOGIN):
     for registry, one in logins.items():
         word = f"{one['username']}:{one['password']}"
         auths[registry] = {"auth": base64.b64encode(word.encode()).decode()}
+    given = {registry.partition("/")[0] for registry in logins} | set(logins)
     others = {registry: helper for registry, helper in helpers.items() if registry not in logins}
+    asked = {registry: helper for registry, helper in others.items() if registry not in given}
     mine = dict.fromkeys(logins, "") if helpers or config.get("credsStore") else {}
     for name, said in (
         ("config.json", {**config, "auths": auths, "credHelpers": {**others, **mine}}),
-        ("auth.json", {"auths": auths, "credHelpers": others}),
+        ("auth.json", {"auths": auths, "credHelpers": asked}),
     ):
         (Path(directory) / name).write_text(
             json.dumps({key: one for key, one in said.items() if one}), encoding="utf-8"

@@ -11,7 +11,7 @@ from typing import Any
 
 from provision.errors import ClusterctlError
 from provision.inventory.plain import templated
-from provision.model.job_images import JobImage, registry_of, registry_problem
+from provision.model.job_images import JobImage, is_below, registry_problem
 
 _KEYS = ("username", "password")
 _FORM = "write it as job_images_logins: {harbor.site.example: {username: robot, password: ...}}"
@@ -21,7 +21,9 @@ def require_image_logins(value: Any, images: Sequence[JobImage]) -> None:
     """Refuse logins that no registry could be shown, or that no image needs.
 
     A value with a template, and one of ansible-vault, which is read as None, only the run knows. From where a
-    Containerfile takes its base is not looked for: with one, no registry is refused as unused.
+    Containerfile takes its base is not looked for: with one, no registry is refused as unused. Docker, which builds it,
+    knows logins of whole registries; skopeo, which copies what a reference names, also of projects
+    (containers-auth.json(5)).
 
     Raises:
         ClusterctlError: it says of which registry, and nothing of what is secret.
@@ -30,17 +32,25 @@ def require_image_logins(value: Any, images: Sequence[JobImage]) -> None:
         return
     if not isinstance(value, Mapping):
         raise _refusal("", "it must map registries to logins", _FORM)
-    named = {registry_of(image.source) for image in images if image.kind == "reference"}
+    references = [image.source for image in images if image.kind == "reference"]
     unknown = any(image.kind == "containerfile" for image in images)
     for registry, login in value.items():
         if problem := registry_problem(registry):
             raise _refusal(registry, f"a registry's name: {problem}", _FORM)
         if not templated(login):
             _require_login(registry, login)
-        if registry not in named and not unknown:
-            near = difflib.get_close_matches(registry, named, 1)
+        if any(is_below(reference, registry) for reference in references):
+            continue
+        host, project, _ = registry.partition("/")
+        if not unknown:
+            parts = "rpartition" if project else "partition"
+            known = {getattr(reference, parts)("/")[0] for reference in references}
+            near = difflib.get_close_matches(registry, known, 1)
             fix = f"did you mean {near[0]}?" if near else f"take it out, or name an image by {registry}/IMAGE:TAG"
             raise _refusal(registry, f"{registry}: no image of job_images comes from there", fix)
+        if project:
+            problem = "no reference of job_images is in there, and a Containerfile's base has the registry's login"
+            raise _refusal(registry, f"{registry}: {problem}", f"write {host}, where a base comes from there")
 
 
 def _require_login(registry: str, login: Any) -> None:

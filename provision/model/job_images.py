@@ -103,14 +103,14 @@ def _port_problem(host: str) -> str:
 
 
 def registry_problem(text: object) -> str:
-    """Return why this is no registry's name, nothing where it is; what is not so is not repeated."""
+    """Return why this is no registry, and no project in one, nothing where it is; what is not so is not repeated."""
     if not isinstance(text, str) or not text:
         return "it must be a text"
     if "://" in text:
-        return "it is written without https:// and path"
-    if not re.fullmatch(_HOST, text):
-        return "it must be one such as harbor.site.example or head:5000"
-    return _port_problem(text)
+        return "it is written without https://"
+    if not re.fullmatch(rf"(?:{_HOST})(?:/{_PART})*", text):
+        return "it must be one such as harbor.site.example, head:5000 or harbor.site.example/project"
+    return _port_problem(registry_of(text))
 
 
 def reference_problem(text: object) -> str:
@@ -132,6 +132,12 @@ def reference_problem(text: object) -> str:
 def registry_of(reference: str) -> str:
     """Return the registry's host, with its port, of a reference that has no problem."""
     return reference.partition("/")[0]
+
+
+def is_below(reference: str, place: str) -> bool:
+    """Return whether a reference is in a registry, or in a project of one, which a login is for."""
+    name, _, last = reference.partition("@")[0].rpartition("/")
+    return f"{name}/{last.partition(':')[0]}/".startswith(f"{place}/")
 
 
 def archive_problem(size: int, head: bytes) -> tuple[str, str]:

@@ -33,9 +33,13 @@ BAD: list[tuple[Any, str]] = [
     ({HOST: {**GOOD, "username": ""}}, "username is empty"),
     ({HOST: {**GOOD, "password": 1234}}, "password must be a text put it in quotes"),
     ({HOST: {**GOOD, "username": "robot:hunter2"}}, "username has a colon"),
-    ({f"https://{HOST}/": GOOD}, "written without https:// and path"),
+    ({f"https://{HOST}/": GOOD}, "written without https://"),
     ({f"robot:hunter2@{HOST}": GOOD}, "it must be one such as"),
-    ({f"{HOST}/ai": GOOD}, "it must be one such as"),
+    ({f"{HOST}/ai:1": GOOD}, "it must be one such as"),
+    ({f"{HOST}/ai/": GOOD}, "it must be one such as"),
+    ({"harbor/ai": GOOD}, "it must be one such as"),
+    ({f"{HOST}/a": GOOD}, f"{HOST}/a: no image of job_images comes from there did you mean {HOST}/ai?"),
+    ({f"{HOST}/ai/a/b": GOOD}, "no image of job_images comes from there"),
     ({"harbor": GOOD}, "it must be one such as"),
     ({"": GOOD}, "it must be a text"),
     ({5000: GOOD}, "it must be a text"),
@@ -65,7 +69,8 @@ def test_what_no_registry_could_be_shown_is_refused_without_a_word_of_the_passwo
 @pytest.mark.parametrize(
     "value",
     [
-        None, {}, {HOST: GOOD}, "{{ site_logins }}", {HOST: "{{ vault_harbor }}"},
+        None, {}, {HOST: GOOD}, {f"{HOST}/ai": GOOD}, {f"{HOST}/ai/a": GOOD}, {HOST: GOOD, f"{HOST}/ai": GOOD},
+        "{{ site_logins }}", {HOST: "{{ vault_harbor }}"},
         {HOST: {**GOOD, "password": "{{ vault_harbor }}"}}, {HOST: {"username": "{{ a }}:", "password": "x:y"}},
     ],
 )  # fmt: skip
@@ -127,3 +132,14 @@ def test_a_password_of_ansible_vault_is_not_taken_for_none(tmp_path: Path) -> No
     encrypted = "!vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162"
 
     in_inventory(tmp_path, encrypted, "{username: a, password: b}")
+
+
+def test_of_a_project_docker_knows_no_login_and_a_containerfiles_base_is_fetched_by_docker(tmp_path: Path) -> None:
+    (tmp_path / "Containerfile").write_text("FROM harbor.site.example/ai/base:1\n")
+    images = [{"name": "b", "containerfile": str(tmp_path / "Containerfile")}]
+
+    cluster(job_images=images, job_images_logins={HOST: GOOD})
+    error = refuse({f"{HOST}/ai": GOOD}, images)
+    assert "a Containerfile's base has the registry's login" in error.problem
+    assert error.fix == f"write {HOST}, where a base comes from there"
+    cluster(job_images=[*images, *IMAGES], job_images_logins={f"{HOST}/ai": GOOD})

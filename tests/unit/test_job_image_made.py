@@ -183,6 +183,20 @@ def test_logins_are_the_engines_own_and_the_sites_and_nobody_else_reads_them(tmp
     assert json.loads((tmp_path / "auth.json").read_text()) == {"auths": auths, "credHelpers": {"b": "y"}}
 
 
+def test_a_projects_login_is_asked_before_the_helper_of_its_registry(tmp_path: Path) -> None:
+    known = tmp_path / "known.json"
+    known.write_text(json.dumps({"credHelpers": {"b": "y", "harbor.site": "z"}}))
+
+    skopeo_words.login(tmp_path, {"harbor.site/ai": {"username": "robot", "password": "secret"}}, known)
+
+    assert json.loads((tmp_path / "auth.json").read_text()) == {
+        "auths": {"harbor.site/ai": {"auth": "cm9ib3Q6c2VjcmV0"}},
+        "credHelpers": {"b": "y"},
+    }
+    # Docker asks as before.
+    assert json.loads((tmp_path / "config.json").read_text())["credHelpers"]["harbor.site"] == "z"
+
+
 def test_dockers_own_registry_is_logged_in_to_by_both_its_names(tmp_path: Path) -> None:
     skopeo_words.login(tmp_path, {"docker.io": {"username": "robot", "password": "secret"}}, tmp_path / "none")
 
