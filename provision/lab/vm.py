@@ -137,20 +137,24 @@ def _kernel_words(name: str, fixed: Mapping[str, Any], settings: Mapping[str, An
     return " ".join(words)
 
 
-def images(records: Mapping[str, str]) -> list[str]:
+def images(records: Mapping[str, str], ours: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return, as name@digest, what the labs' own registry keeps that machines are to have from the start.
+
+    Of several by one name it is the newest of those that are built from ``ours``, the hashes of this tree's files by
+    the images' names: trees share a cache. Without one it is the newest of all, of which most layers are the same.
 
     ``records`` are the texts that the role container_images leaves in the cache, by their files' names. Slurm's image
     is the first, because its podman puts the others into their store; without it there are none. Images of jobs, which
     job_images leaves beside them, are each site's own.
     """
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[bool, str, str]] = {}
     for file, text in records.items():
         name, record = file.rsplit("/", 1)[-1].split("-", 1)[0], json.loads(text)
         if not name.startswith("jobs%") and record["registry"] == REGISTRY:
-            found[name] = max(found.get(name, ("", "")), (record["built"], record["digest"]))
+            own = name in ours and record.get("sums") == ours[name]
+            found[name] = max(found.get(name, (False, "", "")), (own, record["built"], record["digest"]))
     names = ["slurm", *sorted(found.keys() - {"slurm"})] if "slurm" in found else []
-    return [f"{name}@{found[name][1]}" for name in names]
+    return [f"{name}@{found[name][2]}" for name in names]
 
 
 def address(subnet: str, name: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from machines import plugin
 
-from provision import content
+from provision import content, image_files
 from provision.errors import ClusterctlError, ExitCode
 from provision.lab import computer, labs, vm
 
@@ -302,9 +302,9 @@ def test_a_machine_does_not_carry_the_mark_of_the_run_that_started_it(
     assert b"CLUSTERCTL_RUN=" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def record(built: str, digest: str, registry: str = vm.REGISTRY) -> str:
+def record(built: str, digest: str, registry: str = vm.REGISTRY, **more: Any) -> str:
     """Return what the role container_images leaves in the cache about an image."""
-    return json.dumps({"built": built, "digest": digest, "registry": registry})
+    return json.dumps({"built": built, "digest": digest, "registry": registry, **more})
 
 
 def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first() -> None:
@@ -318,12 +318,32 @@ def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first()
     # What a site's jobs run in is remembered there, too, in its own words.
     records["/cache/images/jobs%lab%mine-4-a.json"] = json.dumps({"digest": "sha256:j", "recipe": "4"})
 
-    assert vm.images(records) == ["slurm@sha256:new", "ddp@sha256:d"]
+    assert vm.images(records, {}) == ["slurm@sha256:new", "ddp@sha256:d"]
+
+
+def test_where_trees_share_a_cache_machines_get_the_images_of_this_one() -> None:
+    records = {
+        "/cache/images/slurm-1-a.json": record("2026-01-01T00:00:00Z", "sha256:before", sums={"Dockerfile": "ours"}),
+        "/cache/images/slurm-2-a.json": record("2026-01-02T00:00:00Z", "sha256:ours", sums={"Dockerfile": "ours"}),
+        "/cache/images/slurm-3-a.json": record("2026-01-03T00:00:00Z", "sha256:others", sums={"Dockerfile": "theirs"}),
+        "/cache/images/slurm-4-a.json": record("2026-01-04T00:00:00Z", "sha256:silent"),
+    }
+
+    assert vm.images(records, {"slurm": {"Dockerfile": "ours"}}) == ["slurm@sha256:ours"]
+    assert vm.images(records, {"slurm": {"Dockerfile": "new"}}) == ["slurm@sha256:silent"]
+
+
+def test_every_image_of_the_cluster_is_known_by_the_files_of_this_tree() -> None:
+    assert {path.parents[1].name for path in content.ROOT.glob("roles/*/files/image")} == set(
+        image_files.ROLES.values()
+    )
+    for name, role in image_files.ROLES.items():
+        assert f"name: {name}\n" in (content.ROOT / f"roles/{role}/vars/main.yml").read_text(encoding="utf-8")
 
 
 def test_without_slurms_image_there_is_nothing_to_unpack_others_with() -> None:
-    assert vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}) == []
-    assert vm.images({}) == []
+    assert vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}, {}) == []
+    assert vm.images({}, {}) == []
 
 
 def test_check_mode_starts_nothing(home: Home) -> None:

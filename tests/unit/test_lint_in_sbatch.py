@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provision import content
+from provision import content, image_files
 
 BEFORE = list(sys.path)
 PROGRAM: dict[str, Any] = runpy.run_path(str(content.ROOT / "roles/slurm_image/files/image/lint-job/lint-job"))
@@ -67,9 +67,8 @@ def test_mistakes_are_told_in_a_line_each_and_a_good_script_in_none() -> None:
 
 
 def test_the_image_has_the_rules_of_clusterctl() -> None:
-    door = runpy.run_path(str(content.ROOT / "roles/container_images/filter_plugins/container_images.py"))
-
-    files = door["container_images_package"]("lint-job", "provision.slurm.jobs")
+    files = image_files.texts("slurm_image")
 
     assert {"lint-job/provision/__init__.py", "lint-job/provision/slurm/jobs/lint.py"} <= files.keys()
+    assert "Dockerfile" in files
     assert not any("/judge/" in name or name.endswith("conf.py") for name in files)

@@ -4,34 +4,20 @@
 
 from __future__ import annotations
 
-import hashlib
-
-from provision import content
+from provision import image_files
 
 
-def container_images_files(role, directory="image"):
-    """Return the texts of the build's files by their path in a role's own ``files/<directory>/``."""
-    place = content.ROOT / "roles" / role / "files" / directory
-    return {
-        str(path.relative_to(place)): path.read_text(encoding="utf-8")
-        for path in sorted(place.rglob("*"))
-        if path.is_file() and not path.name.startswith(".") and path.parent.name != "__pycache__"
-    }
-
-
-def container_images_package(directory, name):
-    """Return the texts of a package of this project, and of those that it is in, by their path in a directory."""
-    parents = name.split(".")
-    places = [content.PACKAGE.joinpath(*parents[1:count]) / "__init__.py" for count in range(1, len(parents))]
-    places += sorted(content.PACKAGE.joinpath(*parents[1:]).glob("*.py"))
-    root = content.PACKAGE.parent
-    return {f"{directory}/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in places}
+def container_images_files(role):
+    """Return the texts of the build's files of a role by their path."""
+    return image_files.texts(role)
 
 
 def container_images_asked(recipe):
     """Return a recipe as ``machine_facts`` takes it: with hashes in place of the files' texts, which stay here."""
-    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in recipe["files"].items()}
-    return {**{key: value for key, value in recipe.items() if key != "files"}, "sums": sums}
+    return {
+        **{key: value for key, value in recipe.items() if key != "files"},
+        "sums": image_files.sums(recipe["files"]),
+    }
 
 
 class FilterModule:
@@ -42,5 +28,4 @@ class FilterModule:
         return {
             "container_images_asked": container_images_asked,
             "container_images_files": container_images_files,
-            "container_images_package": container_images_package,
         }

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import image_recipe, image_registry, telling
+from ansible.module_utils import checksums, image_recipe, image_registry, telling
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -176,6 +176,8 @@ class Image(image_recipe.Remembered):
             "digest": found[1],
             "registry": self.params["push"],
             "recipe": self.recipe,
+            # By these another reader knows whether it is of the same tree (provision.lab.vm).
+            "sums": checksums.sums(self.params["files"]),
             "base": base,
             "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }

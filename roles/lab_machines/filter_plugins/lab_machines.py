@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from provision import image_files
 from provision.lab import vm
 
 
@@ -13,8 +14,9 @@ def lab_addresses(names, subnet):
 
 
 def lab_images(paths, texts):
-    """Return the images that virtual machines are to have from the start."""
-    return vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)))
+    """Return the images that virtual machines are to have from the start: this tree's, where they have been built."""
+    ours = {name: image_files.sums(image_files.texts(role)) for name, role in image_files.ROLES.items()}
+    return vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)), ours)
 
 
 def lab_virtual_machines(names, virtual, settings):
