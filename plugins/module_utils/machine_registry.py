@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import ssl
 import time
@@ -19,6 +20,8 @@ from ansible.module_utils import image_registry
 from ansible.module_utils.machine_engine import ask as command
 
 DAY = 86400
+#: A registry's name, as far as it becomes one of a directory.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}")
 UNJUDGED = "openssl is not installed"
 
 
@@ -126,13 +129,32 @@ def certificates(directory, client, host, days, patience=1, run=command):
     return {"authority": authority, "problem": ""}
 
 
+def former(directory, host, keep):
+    """Return the names below ``directory``, HOST:PORT, under which the registry on ``host`` is trusted beside ``keep``.
+
+    What its authority certifies says so in the subject of its certificate (make-certificates), also one that was
+    replaced: where another has put trust in something else under such a name, it is theirs.
+    """
+    known = f"clusterctl registry of {host}".encode()
+    found = []
+    for path in sorted(Path(directory).glob(f"{host}:*")):
+        try:
+            pem = (path / "ca.crt").read_text(encoding="ascii")
+            if path.name not in keep and NAME.fullmatch(path.name) and known in ssl.PEM_cert_to_DER_cert(pem):
+                found.append(path.name)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
 def collect(root, ask, patience=1):
     """Return what provision.model.container_facts.RegistryFacts describes.
 
     ``ask`` has ``host`` and ``seconds``; ``login``, where the engine is to be logged in; and ``certificates`` with
     ``directory``, ``client``, ``host`` and ``days``, where the registry runs; ``mirror``, host and port of the one near
     this machine; ``users`` with ``registry``, host and port of that of users' images, and ``tokens``, of what gives
-    tokens for it; and ``mirror_certificate`` with ``directory``, ``authority``, ``host`` and ``days``, where that runs.
+    tokens for it; ``trust`` with ``directory``, ``host`` and ``keep`` (``former``); and ``mirror_certificate`` with
+    ``directory``, ``authority``, ``host`` and ``days``, where that runs.
     """
     host, seconds = str(ask["host"]), int(ask.get("seconds", 10)) * patience
     found = reached(host, seconds, root)
@@ -154,6 +176,8 @@ def collect(root, ask, patience=1):
             "registry": reached(registry, seconds, root),
             "tokens": reached(str(users["tokens"]), seconds, root, trusted_as=registry),
         }
+    if trust := ask.get("trust"):
+        found["former"] = former(Path(root, trust["directory"].lstrip("/")), trust["host"], trust["keep"])
     if given := ask.get("mirror_certificate"):
         directory, authority = (Path(root, given[name].lstrip("/")) for name in ("directory", "authority"))
         found["mirror_certificate"] = mirror_certificate(

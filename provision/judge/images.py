@@ -16,7 +16,7 @@ from provision.model.facts import MachineFacts
 
 SUBJECT = Subject(
     "images",
-    names=("registry_answers", "certificates", "login", "users", "mirror", "mirror_certificate"),
+    names=("registry_answers", "certificates", "trust", "login", "users", "mirror", "mirror_certificate"),
     fix="clusterctl provision containers",
 )
 
@@ -48,6 +48,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _certificates("certificates", told.get("certificates"), "the registry's certificates are good")
         if wants["here"] and not registry
         else SUBJECT.skip("certificates", f"{registry} has its own" if registry else f"{controller} has them"),
+        SUBJECT.skip("trust", f"{registry} is the site's") if registry else _trust(told.get("former"), controller),
         _login(told.get("login"), str(wants["username"]), str(wants["password"]))
         if registry and wants["username"]
         else SUBJECT.skip("login", "no user is declared" if registry else "the cluster's registry asks for none"),
@@ -59,6 +60,20 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         if wants["mirrors"]
         else SUBJECT.skip("mirror_certificate", "it is no mirror"),
     ]
+
+
+def _trust(former: list[str] | None, controller: str) -> Check:
+    """Podman and Docker go by such a directory as long as it is there, whoever answers at that port by now."""
+    if former is None:
+        return SUBJECT.unknown("trust", f"the machine did not say under which names it trusts {controller}")
+    return SUBJECT.check(
+        "trust",
+        not former,
+        ", ".join(f"/etc/docker/certs.d/{name}" for name in former) or "none but those of the registry",
+        "no directory for the registry under a name that it has no more",
+        source="container_images_port, container_images_push_port, container_images_users_port",
+        cause="the registry had another port before",
+    )
 
 
 def _mirror(told: MirrorFacts | None, mirror: str) -> Check:

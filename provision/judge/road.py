@@ -219,6 +219,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
     if "state" in facts and (pipes := facts["state"]["paths"].get(_SSSD)):
         machine["sssd"] = pipes.get("kind") == "directory"
+    if "former" in facts.get("registry", {}):
+        machine["former_registries"] = facts["registry"]["former"]
     if "rdma" in facts:
         machine["rdma_adapters"] = len(facts["rdma"]["adapters"])
     known = dict(before.get("cluster_shared") or {})

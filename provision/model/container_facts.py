@@ -10,6 +10,7 @@ from typing_extensions import TypedDict  # pydantic reads those of typing only f
 from provision.model.fact_types import STRICT, Count, Text
 
 Hexadecimal = Annotated[str, StringConstraints(max_length=128, pattern=r"^[0-9a-f]*$")]
+RegistryName = Annotated[str, StringConstraints(max_length=260, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}$")]
 Reference = Annotated[str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9._:/@+-]*$")]
 #: A certificate, which is public, or nothing.
 Pem = Annotated[str, StringConstraints(max_length=16384, pattern=r"^[A-Za-z0-9+/=\n -]*$")]
@@ -83,11 +84,15 @@ class UsersRegistryFacts(TypedDict):
 
 @with_config(STRICT)
 class RegistryFacts(TypedDict, total=False):
-    """A registry as this machine sees it: its HTTP status, or why there is none; and the mirror of it."""
+    """A registry as this machine sees it: its HTTP status, or why there is none; and the mirror of it.
+
+    ``former``: names under which the machine trusts it, and nobody knows it any more.
+    """
 
     status: Annotated[int, Field(ge=0, le=999)]
     error: Text
     certificates: CertificateFacts
+    former: list[RegistryName]
     users: UsersRegistryFacts
     mirror: MirrorFacts
     mirror_certificate: CertificateFacts

@@ -204,6 +204,12 @@ USERS_REGISTRY = (
     *spoilt("owner", "container_images", f"{TOKENS}/registry_rights.py", "head"),
     *spoilt("owner", "container_images", f"{TOKENS}/registry_store.py", "head"),
     *spoilt("text", "container_images", "/etc/clusterctl/users-registry", "node1"),
+    Row(
+        "an earlier port of the registry is still trusted",
+        "node2",
+        "cp -r /etc/docker/certs.d/head:5003 /etc/docker/certs.d/head:6003",
+        {"images.trust": "/etc/docker/certs.d/head:6003"},
+    ),
 )  # fmt: skip
 
 REGISTRY_FILES = (

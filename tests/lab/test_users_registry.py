@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from labs import Lab
+import pytest
+from labs import Lab, clusterctl
 
 NAME = "head:5003/ada/train:1"
 #: Of Slurm's image: a program that needs no library, so that what is pushed is small.
@@ -74,6 +75,38 @@ def test_who_pushes_is_known_by_munge_and_everybody_runs_what_was_pushed(provisi
     )
     assert said.split() == ["401"] * 6
 
+    # What is one's own goes by its name, and what is others' does not.
+    deleted = job("ben", "node2", f"skopeo delete docker://{NAME}")
+    assert (deleted[0] != 0, "ben removes what is in head:5003/ben/ only" in deleted[1]) == (True, True), deleted[1]
+    assert job("ada", "node2", f"skopeo delete docker://{NAME} && ! skopeo inspect --raw docker://{NAME}")[0] == 0
+
     assert provisioned_lab.root("node1", TOKENS).split() == ["202", "401", "401"]
     pushes = "docker-registry-users docker-registry-tokens"
     assert provisioned_lab.root("head", f"systemctl show --property=NRestarts --value {pushes}").split() == ["0", "0"]
+
+
+#: Of the registry, and of what tells it who pushes; of the images themselves only where they are.
+LEFT = (
+    "ls -d /etc/clusterctl/users-registry /etc/docker/registry/users.yml /usr/local/lib/registry-tokens"
+    " /etc/docker/certs.d/head:5003 /etc/systemd/system/docker-registry-users.service"
+    " /etc/systemd/system/docker-registry-tokens.service 2>/dev/null;"
+    " systemctl is-active docker-registry-users docker-registry-tokens | grep -x active;"
+    " ls -d /var/lib/docker-registry-users"
+)
+
+
+@pytest.mark.faults  # two provisions; what is to be absent follows from what is there (test_users_registry_declared)
+def test_switched_off_again_nothing_of_it_is_left_but_the_images(provisioned_lab: Lab) -> None:
+    settings = provisioned_lab.inventory.parent / "group_vars/all.yml"
+    before = settings.read_text(encoding="utf-8")
+    assert len(provisioned_lab.root("head", LEFT).split()) == 9
+    assert len(provisioned_lab.root("node1", LEFT, check=False).split()) == 2
+    try:
+        settings.write_text(before.replace("container_images_users: true", "container_images_users: false"))
+        clusterctl("provision", provisioned_lab.inventory, "containers")
+        assert provisioned_lab.root("head", LEFT).split() == ["/var/lib/docker-registry-users"]
+        assert provisioned_lab.root("node1", LEFT, check=False).split() == []
+    finally:
+        settings.write_text(before, encoding="utf-8")
+        clusterctl("provision", provisioned_lab.inventory, "containers")
+    assert len(provisioned_lab.root("head", LEFT).split()) == 9

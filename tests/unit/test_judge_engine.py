@@ -214,6 +214,18 @@ def test_a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_co
     assert str(images_of({"status": 200})["mirror"].verdict) == "skip"
 
 
+def test_trust_under_a_name_that_the_registry_has_no_more_is_named() -> None:
+    check = images_of({"status": 200, "former": ["head:6003"]})["trust"]
+
+    assert (str(check.verdict), check.observed) == ("fail", "/etc/docker/certs.d/head:6003")
+    assert str(images_of({"status": 200, "former": []})["trust"].verdict) == "pass"
+    assert str(images_of({"status": 200})["trust"].verdict) == "unknown"
+    assert str(images_of({"status": 200}, registry=SITE)["trust"].verdict) == "skip"
+    for hostile in ("head:6003/../..", "../etc:1", "head"):
+        with pytest.raises(ValueError, match="former"):
+            images_of({"status": 200, "former": [hostile]})
+
+
 def test_a_registry_of_users_images_that_does_not_answer_is_a_warning_because_jobs_go_on() -> None:
     both = {"registry": {"status": 401}, "tokens": {"status": 200}}
 

@@ -27,7 +27,7 @@ def make(root: Path, host: str = "localhost", days: int = 365) -> tuple[Path, Pa
     """Make certificates as the role does; return where the server's and the writer's are."""
     directory, client = root / "registry", root / "client"
     for place in (directory, client):
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     script = (content.ROOT / "roles/container_images/files/make-certificates").read_text(encoding="utf-8")
     # The group comes with the registry's package.
     words = ["sh", "-c", script.replace("-g docker-registry", ""), "make", str(directory), host, str(days), str(client)]
@@ -260,3 +260,18 @@ def test_without_a_login_that_is_said(tmp_path: Path, text: str | None) -> None:
         path.write_text(text)
 
     assert machine.login("harbor", "00ff", path)["absent"]
+
+
+def test_earlier_names_of_the_registry_are_told_and_what_others_trust_is_not(tmp_path: Path) -> None:
+    ours, others = (make(tmp_path / name, name)[0] for name in ("head", "registry"))
+    trusts = {"head:5000": ours, "head:6003": ours, "head:443": others, "alias:5000": ours, "head:x y": ours}
+    for name, authority in trusts.items():
+        (tmp_path / "etc/docker/certs.d" / name).mkdir(parents=True)
+        (tmp_path / "etc/docker/certs.d" / name / "ca.crt").write_text((authority / "ca.crt").read_text())
+    (tmp_path / "etc/docker/certs.d/head:7").mkdir()
+    ask = {"directory": "/etc/docker/certs.d", "host": "head", "keep": ["head:5000", "head:5001"]}
+
+    found = machine.collect(tmp_path, {"host": "localhost:1", "seconds": 1, "trust": ask})
+
+    assert found["former"] == ["head:6003"]
+    assert machine.former(tmp_path / "none", "head", []) == []

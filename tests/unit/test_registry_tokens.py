@@ -483,6 +483,24 @@ def test_the_service_answers_registries_clients_while_others_say_nothing(served:
 
 
 @pytest.mark.parametrize(
+    ("addresses", "family"),
+    [(["::1"], "AF_INET6"), (["127.0.0.1"], "AF_INET"), (["::1", "127.0.0.1"], "AF_INET")],
+)
+def test_it_listens_on_the_address_that_its_name_has(
+    addresses: list[str], family: str, certified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [found for one in addresses for found in socket.getaddrinfo(one, 5004, type=socket.SOCK_STREAM)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: known)
+    monkeypatch.setattr(TOKENS["socketserver"].TCPServer, "__init__", lambda *_: None)
+    options = argparse.Namespace(
+        **{"registry": "head:5003", "store": str(tmp_path), "limit": 1, "free": 0},
+        **{"key": str(certified / "server.key"), "certificate": str(certified / "server.crt")},
+    )
+
+    assert TOKENS["Server"](("head", 5004), options, None).address_family == getattr(socket, family)
+
+
+@pytest.mark.parametrize(
     "said",
     [
         b"GET /token HTTP/1.0\r\n" + (b"X: " + b"y" * 5000 + b"\r\n") * 20,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from test_mutation_table import on_machines
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_users_registry import require_users_registry
@@ -56,3 +57,24 @@ def test_what_cannot_be_is_refused_with_the_variable(site: dict[str, Any], varia
     assert why in str(no.value)
     assert no.value.said == (variable, "")
     assert no.value.fix
+
+
+def test_what_is_switched_off_again_leaves_nothing_but_the_users_images() -> None:
+    """Neither units, programs nor trust; their certificate is the other registries', too."""
+    for constants, templar in on_machines():
+        found: dict[bool, dict[str, set[str]]] = {}
+        for switch in (True, False):
+            templar.available_variables = {**templar.available_variables, "container_images_users": switch}
+            data = templar.template(constants["__container_images_managed"])
+            paths = {entry["path"] for kind in ("directories", "files") for entry in data[kind]}
+            units = {path for service in data["services"] for path in service["units"]}
+            found[switch] = {"there": paths | units, "absent": set(data["absent"])}
+        more = found[True]["there"] - found[False]["there"] - {"/etc/clusterctl"}  # of other roles, too
+
+        assert "/etc/clusterctl/users-registry" in more
+        assert "/etc/docker/certs.d/head:5003" in more
+        here = templar.template(constants["__container_images_builds"])
+        assert ("/etc/systemd/system/docker-registry-tokens.service" in more) is here
+        gone = found[False]["absent"]
+        assert [path for path in more if not {path, path.rpartition("/")[0]} & gone] == []
+        assert not found[True]["absent"] & found[True]["there"]
