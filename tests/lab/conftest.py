@@ -52,7 +52,8 @@ def small_lab() -> Iterator[labs.Lab]:
 def provisioned_lab() -> Iterator[labs.Lab]:
     """One controller, two compute machines and one for logins, provisioned with the command line and converged.
 
-    Tests that use it leave it converged.
+    Tests that use it leave it converged. It is this checkout that provisions, here and in each test: who edits it
+    meanwhile has its machines get a mixture.
     """
     with labs.made("t-main", nodes=2, logins=1) as made:
         # With fewer than three nodes there is none by itself.
