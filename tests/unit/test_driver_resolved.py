@@ -154,6 +154,8 @@ def test_dnf_is_asked_in_directories_of_the_question_and_its_refusal_is_one(
     commands = (dnf / "asked").read_text()
     for setting in ("reposdir", "cachedir", "logdir"):
         assert commands.count(f"--setopt={setting}={dnf}/question") == 2
+    # Of what is held dnf knows no other release.
+    assert commands.count("--disableplugin=versionlock") == 2
     assert "--assumeno install nvidia-fabricmanager-580.95.05*" in commands
     assert standing() == before
 

@@ -125,7 +125,8 @@ def with_dnf(given):
             # A stream is enabled only when the driver is installed; until then its packages would be hidden.
             path.write_text(path.read_text(encoding="utf-8") + "module_hotfixes=1\n", encoding="utf-8")
     dnf = ["dnf", "--setopt=reposdir=" + directory + "/repos", "--setopt=cachedir=" + directory + "/cache"]
-    dnf += ["--setopt=logdir=" + directory]
+    # What is held is held from upgrades of the machine, and not from us: as apt is told below "install".
+    dnf += ["--setopt=logdir=" + directory, "--disableplugin=versionlock"]
     offered = problem = ""
     if given["offered"]:
         shown = "%{name} | %{version}-%{release} | %{repoid}"
