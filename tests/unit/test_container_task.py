@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import fcntl
 import itertools
@@ -283,6 +284,15 @@ def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str)
     assert does in refused.value.fix
     assert "\x1b" not in str(refused.value)
     assert "Error: " not in str(refused.value)
+
+
+def test_why_a_program_did_not_start_is_known_in_a_container_that_has_no_python() -> None:
+    text = (content.ROOT / "roles/slurm_image/files/image/container_programs.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    late = [node for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+    assert functions
+    assert late == []
 
 
 @pytest.mark.parametrize("named", ["python3", "{place}/python3"])
