@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from mutation import Batch, Row
-from mutations_accounting import ACCOUNTING, DATABASE_REMOVED, DATABASE_STOPPED, PASSWORD, SLURMDBD_STOPPED
-from mutations_containers import CONFIGURATION, KILLED, LEFT, LEFT_TOO, LOGINS, REMADE, STATES, UPDATES
+from mutations_accounting import (
+    ACCOUNTING,
+    DATABASE_FILES,
+    DATABASE_REMOVED,
+    DATABASE_STOPPED,
+    PASSWORD,
+    SLURMDBD_STOPPED,
+)
+from mutations_containers import (
+    CONFIGURATION,
+    KILLED,
+    LEFT,
+    LEFT_TOO,
+    LOGINS,
+    NO_RETURN,
+    PAUSED,
+    REMADE,
+    STATES,
+    UPDATES,
+)
 from mutations_files import (
     COMMANDS_ASTRAY,
     FILES,
@@ -14,6 +32,7 @@ from mutations_files import (
     MORE_FILES,
     PLACES,
     PROOFS,
+    SEEN,
     SENT,
 )
 from mutations_packages import (
@@ -63,14 +82,15 @@ BATCHES = (
         (
             # In this order: dpkg has systemd read again what later rows have it not know, and a container that is made
             # takes the hosts file of then.
-            *PACKAGES, *SERVICES, *REMADE, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS, *MIRROR_CERTIFICATE, LEFT_TOO,
-            *DATABASE_REMOVED,
+            *PACKAGES, *SERVICES, *REMADE, *NO_RETURN, *USERS, *MORE_FILES, *PLACES, *LOGINS, *KEYS,
+            *MIRROR_CERTIFICATE, LEFT_TOO, *SLURMDBD_STOPPED, *DATABASE_REMOVED,
         ),
+        verified=SEEN,
     ),
-    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *FOR_JOBS, *ACCOUNTING)),
+    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
-        "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *SLURMDBD_STOPPED), rare=True
+        "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True
     ),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD), rare=True),
     Batch("stopped", (*REGISTRY_STOPPED, *DATABASE_STOPPED, LAST_COMMANDS), rare=True),

@@ -50,7 +50,10 @@ def container(what: str, on: str, how: str, says: str, *, started: bool = True) 
     return Row(what, on, how, {"slurm_service.containers": f"{name} {says}"}, (), (name,) if started else ())
 
 
-#: Each batch has one of these a machine.
+#: Of a login host: that daemon is let go on, and not started anew.
+PAUSED = (container("sackd is paused", "login1", "docker pause sackd", "is paused", started=False),)
+
+#: Each batch of the night has one of these a machine.
 STATES = (
     container("slurmctld is paused", "head", "docker pause slurmctld", "is paused", started=False),
     container("slurmd is stopped", "node1", "docker stop --time 5 slurmd", "is exited"),
@@ -74,6 +77,16 @@ LOGINS = (
     ),
 )
 
+#: Done to the container of ``REMADE``: a check tells both.
+NO_RETURN = (
+    container(
+        "slurmd does not come back by itself",
+        "node1",
+        "docker update --restart no slurmd",
+        "has restart policy no, not unless-stopped",
+    ),
+)
+
 UPDATES = (
     container(
         "slurmctld may use less memory",
@@ -82,10 +95,10 @@ UPDATES = (
         "has Memory 2147483648",
     ),
     container(
-        "slurmd does not come back by itself",
+        "slurmd may use little memory",
         "node1",
-        "docker update --restart no slurmd",
-        "has restart policy no, not unless-stopped",
+        "docker update --memory 1g --memory-swap 1g slurmd",
+        "has Memory 1073741824",
     ),
     container("slurmd may use one processor", "node2", "docker update --cpus 1 slurmd", "has NanoCpus 1000000000"),
     # What the engine cannot know stands in a label of ours, which comes and goes with the container.

@@ -56,15 +56,21 @@ PLACES = (
     *spoilt("owner", "munge", MUNGE, "node1"),
 )
 
-#: Nothing is restarted for these: a mode or an owner is no other text, and what is read anew each time needs no start.
-FILES = (
+#: Of every day. Nothing is restarted for these and the next: a mode or an owner is no other text, and what is read anew
+#: each time needs no start.
+SEEN = (
     *spoilt("mode", "base_system", LIMITS, "head"),
+    *spoilt("owner", "container_engine", "/etc/docker", "node2"),
+    *spoilt("mode", "container_images", "/etc/containers/registries.conf.d", "node2"),
+    *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
+)
+
+FILES = (
     *spoilt("owner", "base_system", MANAGER, "node1"),
     *spoilt("mode", "base_system", f"{MANAGER}/clusterctl.conf", "node1"),
     *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
     *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
-    *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", "/etc/docker/certs.d", "node1"),
@@ -72,7 +78,6 @@ FILES = (
     *spoilt("mode", "container_images", MIRROR, "node1"),
     *spoilt("mode", "container_images", f"{MIRROR}/server.key", "node1"),
     *spoilt("owner", "container_images", MIRROR_TRUST, "node1"),
-    *spoilt("mode", "container_images", "/etc/containers/registries.conf.d", "node2"),
     *spoilt("there", "container_images", "/var/cache/clusterctl/mirror", "node2"),
     *spoilt("mode", "container_images", WRITER, "head"),
     *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
@@ -89,7 +94,6 @@ FILES = (
         f"echo by hand >>{COMMANDS}/current/lib/libmunge.so.2",
         {"slurm_client.programs": "broken; in use: "},
     ),
-    *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
     *spoilt("gone", "slurm_service", "/var/lib/clusterctl/scratch", "node1"),
     *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
 )
