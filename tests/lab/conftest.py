@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,12 @@ import pytest
 import yaml
 
 from provision import content
+from provision.runner import journal
 
 HERE = Path(__file__).parent
+
+#: What the provision of ``provisioned_lab`` has told in a pipe, and all that its record has.
+FIRST_PROVISION: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,5 +68,19 @@ def provisioned_lab() -> Iterator[labs.Lab]:
             "container_images_mirrors: [node1]\ncontainer_images_users: true\ncontainer_images_users_free: 2\n",
             encoding="utf-8",
         )
-        labs.clusterctl("provision", made.inventory)
+        told = labs.clusterctl("provision", made.inventory).stderr
+        record = max(journal.runs(journal.state_directory(made.inventory)), key=lambda run: run.id)
+        FIRST_PROVISION.extend((told, (record.directory / "ansible.log").read_text(encoding="utf-8")))
         yield made
+
+
+@pytest.fixture
+def first_provision(provisioned_lab: labs.Lab) -> tuple[str, str]:
+    """Return what the provision of that lab has told in a pipe, and all that its record has.
+
+    A lab that was kept has nothing to move.
+    """
+    told, record = FIRST_PROVISION
+    if re.search(r"(?m)^node1 .* changed=0 ", record):
+        pytest.skip(f"{provisioned_lab.name} was there before")
+    return told, record

@@ -7,7 +7,12 @@ from typing import Any
 
 import labs
 
-#: Files that are this machine's own, or that programs rewrite by themselves.
+#: Where what is managed lies, and directories of which only what is directly in them is ours to look at: what is in
+#: homes is their users', and what is in Slurm's is the daemons'.
+_TOPS = ("/etc", "/usr/local", "/opt", "/var/lib/clusterctl", "/var/spool/slurmd/conf-cache")
+_SHALLOW = ("/home", "/var/spool")
+
+#: Files that are this machine's own, or that programs rewrite by themselves; other directories of the spool.
 _OWN = (
     "/etc/machine-id",
     "/etc/ssh/ssh_host_",
@@ -25,10 +30,18 @@ _OWN = (
     "/etc/gshadow-",
     "/etc/subuid-",
     "/etc/subgid-",
+    "/var/spool/anacron",
+    "/var/spool/cron",
+    "/var/spool/mail",
+    # Images, what jobs have left, and where they write.
+    "/var/lib/clusterctl/images/",
+    "/var/lib/clusterctl/ddp/runs/grace/",
+    "/var/lib/clusterctl/jobtmp/",
+    "/var/lib/clusterctl/scratch/",
 )
 
-#: Files whose content is random by design: mode and owner are compared, the content is not.
-_SECRET = (
+#: Files whose content is random by design, or says when it was written: mode and owner are compared, not the content.
+SECRET = (
     "/etc/munge/munge.key",
     "/etc/slurmdbd/password.conf",
     ".key",
@@ -36,6 +49,7 @@ _SECRET = (
     ".cert",
     ".pem",
     "/etc/docker/key.json",
+    "/var/lib/clusterctl/slurm/running.json",
 )
 
 #: Lists in which a user who was made anew stands at the end, and so does who joined a group; /etc/shadow has the day.
@@ -44,9 +58,12 @@ _UNORDERED = tuple(f"/etc/{name}" for name in ("passwd", "shadow", "group", "gsh
 _SCRIPT = r"""
 import hashlib, json, os, sys
 found = {}
-own, secret, unordered = map(json.loads, sys.argv[1:4])
-for top in sys.argv[4:]:
-    for directory, _, names in os.walk(top):
+own, secret, unordered, shallow = map(json.loads, sys.argv[1:5])
+for top in (*sys.argv[5:], *shallow):
+    for directory, below, names in os.walk(top):
+        names += below
+        if top in shallow:
+            below.clear()
         for name in names:
             path = os.path.join(directory, name)
             if path.startswith(tuple(own)):
@@ -54,6 +71,8 @@ for top in sys.argv[4:]:
             info = os.lstat(path)
             if os.path.islink(path):
                 content = os.readlink(path)
+            elif os.path.isdir(path):
+                content = "directory"
             elif not os.path.isfile(path):
                 content = "special"
             elif path.endswith(tuple(secret)):
@@ -78,11 +97,14 @@ print(json.dumps(found))
 
 
 def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
-    """Return mode, owner and content hash of every file below the directories, without the lab's name and subnet."""
+    """Return mode, owner and content hash of all that is below the directories, without the lab's name and subnet.
+
+    Without directories those of all that is managed.
+    """
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
     own = {subnet.encode(): b"SUBNET.", lab.name.encode(): b"LAB"}
     script = f"THIS_LAB = {own!r}\n{_SCRIPT}"
-    words = [*map(json.dumps, (_OWN, _SECRET, _UNORDERED)), *(tops or ("/etc", "/usr/local", "/opt"))]
+    words = [*map(json.dumps, (_OWN, SECRET, _UNORDERED, () if tops else _SHALLOW)), *(tops or _TOPS)]
     printed = labs.run(
         ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
     ).stdout

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any
 
 import labs
+import managed_things
 import pytest
 import snapshots
 from mutation import Batch, Row, expected
@@ -122,11 +123,31 @@ def seen_by_verify(lab: labs.Lab, rows: tuple[Row, ...]) -> list[str]:
     return [*differences(rows, bad), *([] if ended == (8, "fail") else [f"it ended with {ended}"])]
 
 
+#: What is wrong with a file in the words of a check: its text, perhaps beside its mode and owner.
+_ANOTHER_TEXT = re.compile(r"(?:^|; )(/\S+) has another text")
+
+
+def without_a_diff(plan: dict[str, Any]) -> list[str]:
+    """Return the files of which a check says that they have another text, and plan does not show in what they differ.
+
+    Of a program it says how many lines it has; a secret is never shown.
+    """
+    shown = {(host, diff["path"]) for diff in plan["diffs"] for host in diff["hosts"]}
+    told = {
+        (check["host"], path) for check in plan["pending_checks"] for path in _ANOTHER_TEXT.findall(check["observed"])
+    }
+    return [
+        f"it does not show how {path} of {host} differs"
+        for host, path in sorted(told - shown)
+        if not path.endswith(snapshots.SECRET)
+    ]
+
+
 def told_by_plan(lab: labs.Lab, rows: tuple[Row, ...]) -> tuple[dict[str, Any], list[str]]:
     """Return what plan says, and how that differs from what the rows say, or what plan has started."""
     running = on_all(lab, starts)
     plan = labs.document(lab.inventory, "plan")
-    wrong = differences(rows, plan["pending_checks"]) + unexplained(rows, plan["pending_checks"])
+    wrong = differences(rows, plan["pending_checks"]) + unexplained(rows, plan["pending_checks"]) + without_a_diff(plan)
     if (plan["exit_code"], plan["pending"], plan["changed"]) != (0, bool(rows), 0):
         wrong.append(f"it ended with {plan['exit_code']}, pending {plan['pending']}: {plan['failures']}")
     return plan, wrong + [f"it started {name} of {host} anew" for name, host in anew(running, on_all(lab, starts))]
@@ -200,10 +221,56 @@ def test_what_only_a_person_can_mend_is_refused_and_nothing_is_done(provisioned_
         apply(lab, REFUSED, lambda row: row.undo)
 
 
-def test_a_full_run_has_nothing_to_change_afterwards(provisioned_lab: labs.Lab) -> None:
+#: After which batches there is nothing left: those of every day, and, at night, the rare ones.
+@pytest.mark.parametrize("after", ["every day", pytest.param("the rare ones", marks=pytest.mark.faults)])
+def test_a_full_run_has_nothing_to_change_afterwards(provisioned_lab: labs.Lab, after: str) -> None:
     running = on_all(provisioned_lab, starts)
 
     done = labs.document(provisioned_lab.inventory, "provision", "--full")
 
     assert (done["exit_code"], done["changed"], done["changes"]) == (0, 0, [])
     assert anew(running, on_all(provisioned_lab, starts)) == set()
+
+
+#: Ways to spoil a file, what a check says of it then, and whether it is one of those with a text that is compared.
+EVERYWHERE = {
+    "text": ("echo '# by hand' >>{path}", "has another text", True),
+    "mode": ("chmod 0601 {path}", "has mode 0601, not", False),
+    "owner": ("chown nobody {path}", "has owner nobody, not", False),
+    "gone": ("rm {path}", "is absent", False),
+}
+
+
+# Each has all roles work on all machines for minutes; the rows of every day break each file in one of these ways.
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("way", EVERYWHERE)
+def test_all_files_of_all_machines_are_told_and_repaired_at_once(provisioned_lab: labs.Lab, way: str) -> None:
+    lab, (how, says, of_texts) = provisioned_lab, EVERYWHERE[way]
+    whole, wrong = on_all(lab, snapshots.files), []
+    managed = {
+        machine: {role: [path for path, text in paths.items() if text or not of_texts] for role, paths in told.items()}
+        for machine, told in managed_things.files(lab.inventory).items()
+    }
+    for machine, told in managed.items():
+        lab.root(machine, "\n".join(how.format(path=quote(path)) for paths in told.values() for path in paths))
+
+    plan = labs.document(lab.inventory, "plan")
+    done = labs.document(lab.inventory, "provision")
+
+    observed = {(check["id"], check["host"]): check["observed"] for check in plan["pending_checks"]}
+    for machine, told in managed.items():
+        for role, paths in ((role, paths) for role, paths in told.items() if paths):
+            said = observed.get((f"{role}.files", machine), "nothing")
+            # A check names five things and counts the others.
+            counted = re.search(r"; and (\d+) more$", said)
+            if sum(f"{path} {says}" in said for path in paths) + int(counted[1] if counted else 0) != len(paths):
+                wrong.append(f"{role}.files@{machine} does not tell {paths}: {said}")
+    wrong += without_a_diff(plan) if of_texts else []
+    if done["exit_code"] != 0:
+        wrong.append(f"provision ended with {done['exit_code']}: {done['failures']}")
+    for machine, files in on_all(lab, snapshots.files).items():
+        wrong += [f"{path} of {machine} is not as it was" for path in snapshots.difference(whole[machine], files)]
+    left = labs.document(lab.inventory, "plan")["pending_checks"]
+    wrong += [f"{check['id']}@{check['host']} is red still: {check['observed']}" for check in left]
+    assert not wrong, "\n".join(wrong)

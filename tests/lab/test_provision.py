@@ -15,6 +15,7 @@ import labs
 import pytest
 import snapshots
 
+from provision import content
 from provision.ansible_env import clean_environment
 from provision.runner import journal
 
@@ -44,6 +45,22 @@ def start(lab: labs.Lab, *words: str) -> subprocess.Popen[str]:
 def marked(lab: labs.Lab, machine: str) -> str:
     """Return the processes on a machine that one of our runs has started and that are still there."""
     return lab.root(machine, "grep -lsz '^CLUSTERCTL_RUN=' /proc/[0-9]*/environ", check=False)
+
+
+#: Tasks that build or move images, and for how long one is waited for.
+_IMAGES = r"\| (?:Ensure that the registry has the image|Place it in the node's store|Ensure that the daemons run)"
+_WAITED = re.compile(rf"{_IMAGES}.*: waiting.* \((\d+):(\d+)\)(.*)")
+
+
+def test_what_builds_or_moves_an_image_says_how_far_it_is(first_provision: tuple[str, str]) -> None:
+    told, record = first_provision
+    waited = [(60 * int(minutes) + int(seconds), rest) for minutes, seconds, rest in _WAITED.findall(told)]
+
+    # All that the machines have said, however soon they were done; and, where somebody waits, how far it is.
+    for machine, image in (("node1", "slurm"), ("node2", "slurm"), ("node1", "ddp"), ("node2", "ddp")):
+        assert re.search(rf"(?m)^going: {machine}: image {image}: .*\d+ of \d+ layers", record), (machine, image)
+    if any(seconds >= 45 for seconds, _ in waited):
+        assert any(re.search(r"image \w+: ", rest) for _, rest in waited), waited
 
 
 def test_a_plan_and_a_second_provision_find_nothing_and_restart_nothing(provisioned_lab: labs.Lab) -> None:
@@ -87,7 +104,7 @@ def test_munge_can_be_restarted_and_slurms_containers_keep_its_socket(provisione
 
 def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    for machine in ("node1", "node2"):
+    for machine in ("head", "node1", "node2"):
         lab.root(machine, "chmod 0640 /etc/docker/daemon.json")
     before = state(lab)
 
@@ -95,7 +112,12 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
 
     assert plan.returncode == 10, plan.stderr
     pending = [(check["host"], check["id"]) for check in report_of(plan)["pending_checks"]]  # type: ignore[attr-defined]
-    assert sorted(pending) == [("node1", "container_engine.files"), ("node2", "container_engine.files")]
+    broken = [(machine, "container_engine.files") for machine in ("head", "node1", "node2")]
+    assert sorted(pending) == broken
+    # The other door says the same, and does as little.
+    told = labs.playbook("containers", "-i", lab.inventory, "--check", "--diff").stdout
+    (line,) = [line for line in told.splitlines() if "/etc/docker/daemon.json has mode 0640, not 0644" in line]
+    assert all(words in line for words in ("container_engine.files", "head", "node[1-2]")), line
     assert state(lab) == before
 
     done = labs.clusterctl("provision", lab.inventory, "containers", "--limit", "node2", "--json")
@@ -103,7 +125,31 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
     assert snapshots.difference(before["node1"][0], snapshots.files(lab, "node1")) == []  # type: ignore[index]
     assert snapshots.difference(before["node2"][0], snapshots.files(lab, "node2")) == ["/etc/docker/daemon.json"]  # type: ignore[index]
     assert list(report_of(done)["hosts"]) == ["node2"]  # type: ignore[call-overload]
-    lab.root("node1", "chmod 0644 /etc/docker/daemon.json")
+
+    other = labs.playbook("containers", "-i", lab.inventory, "--limit", "head").stdout
+
+    assert set(re.findall(r"(?m)^(\S+) +: ok=", other)) == {"head"}
+    modes = {machine: lab.root(machine, "stat -c %a /etc/docker/daemon.json") for machine in ("head", "node1")}
+    assert modes == {"head": "644", "node1": "640"}
+
+    rest = report_of(labs.clusterctl("provision", lab.inventory, "containers", "--json"))["hosts"]
+
+    assert lab.root("node1", "stat -c %a /etc/docker/daemon.json") == "644"
+    # While one machine has work, another on which nothing is to be done is asked once, and no more.
+    assert {machine: rest[machine]["tasks"] for machine in ("node2", "login1")} == {"node2": 1, "login1": 1}  # type: ignore[index]
+    assert rest["node1"]["tasks"] > 1, rest  # type: ignore[index]
+
+
+# One playbook after the other, each for half a minute.
+@pytest.mark.faults
+@pytest.mark.parametrize("stage", [name for name in content.stages() if name != "preflight"])
+def test_a_stages_playbook_in_check_mode_on_one_machine_has_nothing_to_say(
+    provisioned_lab: labs.Lab, stage: str
+) -> None:
+    told = labs.playbook(stage, "-i", provisioned_lab.inventory, "--check", "--limit", "node1").stdout
+
+    assert "nothing would change" in told, told
+    assert set(re.findall(r"changed=(\d+)", told)) == {"0"}, told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -115,6 +115,28 @@ def test_a_stopped_daemon_is_named_in_time_and_the_other_machines_are_judged(
 
 
 @pytest.mark.faults
+def test_a_provision_asks_an_engine_that_hangs_twice_and_leaves_its_machine_as_it_is(
+    provisioned_lab: labs.Lab,
+) -> None:
+    lab, file = provisioned_lab, "/etc/docker/daemon.json"
+    for machine in ("node1", "node2"):
+        lab.root(machine, f"chmod 0640 {file}")
+
+    with stopped(lab, "node2", "dockerd"):
+        done = labs.document(lab.inventory, "provision", "containers")
+
+    assert done["exit_code"] == 4, done["failures"]
+    assert {host for one in done["failures"] for host in one["hosts"]} == {"node2"}, done["failures"]
+    assert "engine" in " ".join(one["reason"] for one in done["failures"])
+    assert {host: told["failed"] for host, told in done["hosts"].items() if told["failed"]} == {"node2": 1}
+    modes = {machine: lab.root(machine, f"stat -c %a {file}") for machine in ("node1", "node2")}
+    # Silence is no reason to change anything, and none to leave the others as they are.
+    assert modes == {"node1": "644", "node2": "640"}
+    assert {host for change in done["changes"] for host in change["hosts"]} == {"node1"}
+    labs.clusterctl("provision", lab.inventory, "containers", "--limit", "node2")
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("machine", ["head", "node2"])
 def test_a_machine_that_the_network_has_lost_is_named_in_time_and_the_others_are_judged(
     provisioned_lab: labs.Lab, machine: str

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
+import managed_things
 import pytest
 import yaml
-from ansible.inventory.manager import InventoryManager
-from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
-from ansible.template import Templar
-from ansible.vars.manager import VariableManager
 
 from provision import content
 from provision.judge import (
@@ -66,16 +60,6 @@ container_images_mirrors=['node1']
 container_images_users=true
 cluster_mounts=[{'path': '/home', 'fstype': 'present'}, {'path': '/scratch', 'fstype': 'local'}]
 """
-
-#: What a machine of the lab has answered.
-ANSWERED = {
-    "os_family": "Debian",
-    "cluster_machine": {
-        "container": True,
-        "engine": {},
-        "memlock": {"login_highest": "unlimited", "service_highest": "unlimited"},
-    },
-}
 
 #: Roles whose rows need a made-up machine, each with its scenario of Molecule.
 MADE_UP = {
@@ -203,54 +187,18 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def data_of_roles() -> tuple[DataLoader, dict[str, Any], dict[str, Any]]:
-    """Return defaults and constants of all roles, their templates unresolved, as the action observe reads them."""
-    loader, defaults, constants = DataLoader(), {}, {}
-    for role in ("cluster", *road.ROLES):
-        directory = content.ROOT / "roles" / role
-        add_all_plugin_dirs(str(directory))
-        for part, found in (("defaults", defaults), ("vars", constants)):
-            if (file := directory / part / "main.yml").is_file():
-                found |= loader.load_from_file(str(file), cache="none", trusted_as_template=True) or {}
-    return loader, defaults, constants
-
-
-def managed(role: str, data: dict[str, Any], templar: Templar) -> Iterator[tuple[str, str]]:
-    """Yield check and name of each thing that a role's data names on one machine."""
-    for kind, key in KINDS.items():
-        check = f"{role}.{kind if kind in ('packages', 'services', 'containers') else 'files'}"
-        entries = data.get(kind) or ()
-        for entry in templar.template(entries) if isinstance(entries, str) else entries:
-            if not key:
-                yield check, str(templar.template(entry))
-            elif templar.template(entry.get("when", True)):
-                yield check, str(templar.template(entry[key]))
-
-
-def on_machines() -> Iterator[tuple[dict[str, Any], Templar]]:
-    """Yield for each machine of the lab the constants of all roles, and what resolves their templates there."""
-    init_plugin_loader()
-    loader, defaults, constants = data_of_roles()
-    with TemporaryDirectory() as directory:
-        file = Path(directory) / "inventory.ini"
-        file.write_text(INVENTORY)
-        inventory = InventoryManager(loader, sources=[str(file)])
-        variables = VariableManager(loader, inventory)
-        own = {host.name: variables.get_vars(host=host) for host in inventory.get_hosts()}
-    for told in own.values():
-        known = {"hostvars": own, "ansible_facts": ANSWERED, "cluster_controller_shared": {}}
-        yield constants, Templar(loader, variables={**defaults, **told, **constants, **known})
-
-
 @cache
 def things() -> frozenset[tuple[str, str]]:
     """Return check and name of all that roles manage on machines of the lab."""
-    return frozenset(
-        thing
-        for constants, templar in on_machines()
-        for role in road.ROLES.keys() - MADE_UP.keys()
-        for thing in managed(role, constants.get(f"__{role}_managed") or {}, templar)
-    )
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "inventory.ini"
+        file.write_text(INVENTORY)
+        return frozenset(
+            (f"{role}.{kind if kind in ('packages', 'services', 'containers') else 'files'}", name)
+            for _, constants, templar in managed_things.on_machines(file)
+            for role in road.ROLES.keys() - MADE_UP.keys()
+            for kind, name, _ in managed_things.of_role(role, constants, templar)
+        )
 
 
 def judged() -> set[tuple[str, str]]:
