@@ -9,7 +9,8 @@ import labs
 
 #: Where what is managed lies, and directories of which only what is directly in them is ours to look at: what is in
 #: homes is their users', and what is in Slurm's is the daemons'.
-_TOPS = ("/etc", "/usr/local", "/opt", "/var/lib/clusterctl", "/var/spool/slurmd/conf-cache")
+_TOPS = ("/etc", "/usr/local", "/opt")
+_WIDE = (*_TOPS, "/var/lib/clusterctl", "/var/spool/slurmd/conf-cache")
 _SHALLOW = ("/home", "/var/spool")
 
 #: Files that are this machine's own, or that programs rewrite by themselves; other directories of the spool.
@@ -61,7 +62,8 @@ found = {}
 own, secret, unordered, shallow = map(json.loads, sys.argv[1:5])
 for top in (*sys.argv[5:], *shallow):
     for directory, below, names in os.walk(top):
-        names += below
+        if shallow:
+            names += below
         if top in shallow:
             below.clear()
         for name in names:
@@ -96,20 +98,26 @@ print(json.dumps(found))
 """
 
 
-def files(lab: labs.Lab, machine: str, *tops: str) -> dict[str, list[Any]]:
-    """Return mode, owner and content hash of all that is below the directories, without the lab's name and subnet.
+def files(lab: labs.Lab, machine: str, *tops: str, wide: bool = False) -> dict[str, list[Any]]:
+    """Return mode, owner and content hash of every file below the directories, without the lab's name and subnet.
 
-    Without directories those of all that is managed.
+    ``wide``: of directories, too, and of what roles manage elsewhere.
     """
     subnet = lab.address("head").rsplit(".", 1)[0] + "."
     own = {subnet.encode(): b"SUBNET.", lab.name.encode(): b"LAB"}
     script = f"THIS_LAB = {own!r}\n{_SCRIPT}"
-    words = [*map(json.dumps, (_OWN, SECRET, _UNORDERED, () if tops else _SHALLOW)), *(tops or _TOPS)]
+    lists = (_OWN, SECRET, _UNORDERED, _SHALLOW if wide else ())
+    words = [*map(json.dumps, lists), *(tops or (_WIDE if wide else _TOPS))]
     printed = labs.run(
         ["docker", "exec", "--interactive", lab.container(machine), "python3", "-", *words], input=script
     ).stdout
     found: dict[str, list[Any]] = json.loads(printed)
     return found
+
+
+def wide(lab: labs.Lab, machine: str) -> dict[str, list[Any]]:
+    """Return the same of all that roles manage."""
+    return files(lab, machine, wide=True)
 
 
 def difference(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> list[str]:

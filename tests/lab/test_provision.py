@@ -104,7 +104,7 @@ def test_munge_can_be_restarted_and_slurms_containers_keep_its_socket(provisione
 
 def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    for machine in ("head", "node1", "node2"):
+    for machine in ("node1", "node2"):
         lab.root(machine, "chmod 0640 /etc/docker/daemon.json")
     before = state(lab)
 
@@ -112,12 +112,7 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
 
     assert plan.returncode == 10, plan.stderr
     pending = [(check["host"], check["id"]) for check in report_of(plan)["pending_checks"]]  # type: ignore[attr-defined]
-    broken = [(machine, "container_engine.files") for machine in ("head", "node1", "node2")]
-    assert sorted(pending) == broken
-    # The other door says the same, and does as little.
-    told = labs.playbook("containers", "-i", lab.inventory, "--check", "--diff").stdout
-    (line,) = [line for line in told.splitlines() if "/etc/docker/daemon.json has mode 0640, not 0644" in line]
-    assert all(words in line for words in ("container_engine.files", "head", "node[1-2]")), line
+    assert sorted(pending) == [("node1", "container_engine.files"), ("node2", "container_engine.files")]
     assert state(lab) == before
 
     done = labs.clusterctl("provision", lab.inventory, "containers", "--limit", "node2", "--json")
@@ -125,19 +120,35 @@ def test_a_plan_tells_and_a_limited_provision_mends_one_machine_only(provisioned
     assert snapshots.difference(before["node1"][0], snapshots.files(lab, "node1")) == []  # type: ignore[index]
     assert snapshots.difference(before["node2"][0], snapshots.files(lab, "node2")) == ["/etc/docker/daemon.json"]  # type: ignore[index]
     assert list(report_of(done)["hosts"]) == ["node2"]  # type: ignore[call-overload]
+    lab.root("node1", "chmod 0644 /etc/docker/daemon.json")
 
-    other = labs.playbook("containers", "-i", lab.inventory, "--limit", "head").stdout
 
-    assert set(re.findall(r"(?m)^(\S+) +: ok=", other)) == {"head"}
+# Four runs more than the test above, which goes through clusterctl.
+@pytest.mark.faults
+def test_plain_playbooks_tell_and_mend_the_same_and_quiet_machines_are_asked_once(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    for machine in ("head", "node1"):
+        lab.root(machine, "chmod 0640 /etc/docker/daemon.json")
+    before = state(lab)
+
+    told = labs.playbook("containers", "-i", lab.inventory, "--check", "--diff").stdout
+
+    (line,) = [line for line in told.splitlines() if "/etc/docker/daemon.json has mode 0640, not 0644" in line]
+    assert all(words in line for words in ("container_engine.files", "head", "node1")), line
+    assert state(lab) == before
+
+    labs.playbook("containers", "-i", lab.inventory, "--limit", "head")
+
     modes = {machine: lab.root(machine, "stat -c %a /etc/docker/daemon.json") for machine in ("head", "node1")}
     assert modes == {"head": "644", "node1": "640"}
 
-    rest = report_of(labs.clusterctl("provision", lab.inventory, "containers", "--json"))["hosts"]
+    done = report_of(labs.clusterctl("provision", lab.inventory, "containers", "--json"))["hosts"]
 
     assert lab.root("node1", "stat -c %a /etc/docker/daemon.json") == "644"
-    # While one machine has work, another on which nothing is to be done is asked once, and no more.
-    assert {machine: rest[machine]["tasks"] for machine in ("node2", "login1")} == {"node2": 1, "login1": 1}  # type: ignore[index]
-    assert rest["node1"]["tasks"] > 1, rest  # type: ignore[index]
+    tasks = {machine: told["tasks"] for machine, told in done.items()}  # type: ignore[attr-defined]
+    # While one machine has work, others on which nothing is to be done are asked once. What is worked out once for all
+    # is counted to whichever machine Ansible takes for it.
+    assert tasks["node2"] + tasks["login1"] <= 2 + 7 < tasks["node1"], tasks
 
 
 # One playbook after the other, each for half a minute.
