@@ -40,6 +40,7 @@ from provision.judge import (
     slurm_image,
     slurm_running,
     toolkit,
+    users_before,
 )
 from provision.model.checks import Check, Subject, Verdict
 from provision.report.checks import show_checks
@@ -76,7 +77,7 @@ OF_ROLES: dict[str, tuple[Subject, ...]] = {
     "base_system": (base_system.SUBJECT,),
     "nfs_server": (nfs_server.SUBJECT,),
     "shared_storage": (shared_storage.BEFORE, shared_storage.SUBJECT),
-    "cluster_users": (cluster_users.BEFORE, cluster_users.SUBJECT),
+    "cluster_users": (users_before.SUBJECT, cluster_users.SUBJECT),
     "container_engine": (engine.SUBJECT,),
     "container_images": (images.SUBJECT,),
     "job_docker": (job_docker.BEFORE, job_docker.SUBJECT),
