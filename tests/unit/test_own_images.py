@@ -118,6 +118,33 @@ def test_a_containers_name_brings_no_image(
     assert bool(asked) is asks
 
 
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("Dockerfile", "build -t x:1 {place}"),
+        ("Containerfile", "build {place}"),
+        ("other", "build -f {place}/other -t x:1 /"),
+        ("other", "--log-level=error build --file={place}/other ."),
+    ],
+)
+def test_a_build_has_what_its_file_begins_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, words: str
+) -> None:
+    directory = layout(tmp_path / "kept", {f"localhost/{name}:1": [name] for name in ("base", "tools", "other")})
+    text = "ARG X\nfrom --platform=linux/amd64 base:1 AS one\nFROM unknown:1\nCOPY --from=tools:1 /a /a\n"
+    (tmp_path / file).write_text(text)
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setitem(
+        PROGRAM["bring"].__globals__, "podman", lambda *words: (asked.append(words), ("", "not known"))[1]
+    )
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    PROGRAM["bring"](str(directory), words.format(place=tmp_path).split())
+
+    brought = [words[-1].rpartition(":localhost/")[2] for words in asked if words[0] == "pull"]
+    assert brought == ["base:1", "tools:1"]
+
+
 def test_an_images_size_is_that_of_what_is_kept(tmp_path: Path) -> None:
     directory = layout(tmp_path, {"localhost/a:latest": ["layer"]})
 
