@@ -22,7 +22,7 @@ from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
-from provision.inventory.declared_partitions import partitions_from
+from provision.inventory.declared_partitions import partitions_from, require_excepted
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
@@ -134,7 +134,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             f"cluster_name is '{site['cluster_name']}': it must be lower-case letters, digits, '-' and '_', "
             "beginning with a letter or digit, 40 at most",
             fix=AGAIN,
+            said=("cluster_name", ""),
         ) from error
+    require_excepted(parameters, compute, cluster.partitions)
     require_counted(parameters, [hardware[name].gres for name in compute])
     enforced = enforced_by(cluster, site)
     declared_proof.proof_from(site, people)
@@ -179,6 +181,7 @@ def _controller(groups: Hosts) -> str:
     raise ClusterctlError(
         f"the inventory has {len(controllers)} controllers, {hostlist.fold(controllers)}; exactly one is supported",
         fix="leave one of them under [slurm_controller]",
+        member=("slurm_controller", controllers[-1]),
     )
 
 
@@ -194,6 +197,7 @@ def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
             raise ClusterctlError(
                 f"{other} and {host} have the same address, {address}",
                 fix="give each machine its own ansible_host, or remove the one that is written twice",
+                said=("ansible_host", address),
             )
         addresses[host] = address
     return addresses
@@ -223,7 +227,9 @@ def _require_address(host: str, address: str) -> None:
     elif not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", address):
         problem = "is neither an address nor a name"
     if problem:
-        raise ClusterctlError(f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=AGAIN)
+        raise ClusterctlError(
+            f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=AGAIN, said=("ansible_host", address)
+        )
 
 
 def _site(controller: str, hosts: Sequence[str], hostvars: Variables) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,7 +68,9 @@ def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -
     }
     reason = phrases.get(first["type"], str(context.get("error", first["msg"])))
     if not first["loc"]:
-        return ClusterctlError(f"{where}: {reason}", fix=AGAIN)
+        told = next((name for name in re.findall(r"node_[a-z_]+", reason) if name in declared), "")
+        value = declared.get(told)
+        return ClusterctlError(f"{where}: {reason}", fix=AGAIN, said=(told, "" if value is None else str(value)))
     variable = f"node_{first['loc'][0]}"
     value = declared[variable]
     said = (variable, value if isinstance(value, str) else "")

@@ -131,6 +131,34 @@ def _partition(number: int, declared: Mapping[str, Any], compute: Sequence[str],
     return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))
 
 
+def require_excepted(
+    parameters: Mapping[str, str | Sequence[str] | None], compute: Sequence[str], partitions: Sequence[Partition]
+) -> None:
+    """Refuse parameters of slurm.conf that name a node or a partition which there is not.
+
+    Raises:
+        ClusterctlError: there is such a one.
+    """
+    known = {"suspendexcnodes": compute, "downnodes": compute, "suspendexcparts": [one.name for one in partitions]}
+    for name, value in parameters.items():
+        if name.lower() not in known or not isinstance(value, str):
+            continue
+        entry, what = ("slurm_conf_parameters", None, name), "partition" if "parts" in name.lower() else "node"
+        try:
+            # Behind a colon: how many of them.
+            named = value.split(",") if what == "partition" else hostlist.expand(re.sub(r":\d+(?=,|$)", "", value))
+        except ClusterctlError as error:
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name}: {error.problem}", fix=error.fix, entry=entry
+            ) from None
+        for one in named:
+            if one not in known[name.lower()]:
+                near = difflib.get_close_matches(one, known[name.lower()], n=1)
+                fix = f"did you mean {near[0]}?" if near else f"correct {name}"
+                problem = f"slurm_conf_parameters: {name} names {what} {one[:70]}, which there is not"
+                raise ClusterctlError(problem, fix=fix, entry=entry)
+
+
 def _nodes(partition: str, value: Any, compute: Sequence[str], entry: Entry) -> tuple[str, ...] | None:
     text = ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
     if text.strip().upper() == "ALL":

@@ -38,7 +38,9 @@ def release_from(value: Any) -> str:
     try:
         return version_from(SLURM_VERSION if value is None else value)
     except ValueError as error:
-        raise ClusterctlError(f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"') from None
+        raise ClusterctlError(
+            f"slurm_version is {value!r}: {error}", fix='set it as slurm_version: "24.11"', said=("slurm_version", "")
+        ) from None
 
 
 def slurm_value(where: str, name: str, value: Any, entry: Entry, *, blanks: bool = False) -> str:

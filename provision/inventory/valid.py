@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+
 from provision.errors import ClusterctlError
 from provision.inventory.connections import require_safe
 from provision.inventory.declared import cluster_from
 from provision.inventory.declared_images import require_sources
-from provision.inventory.loader import Inventory
+from provision.inventory.loader import GROUPS, Inventory, cluster_hosts
 from provision.inventory.variables import require_known
 from provision.inventory.where import counted_by_sixty, entry_written, member_written, written
 from provision.model.cluster import Cluster
@@ -34,6 +36,7 @@ def declared(inventory: Inventory) -> Cluster:
     for spot, text in counted_by_sixty(inventory.path, _IN_YAML):
         raise ClusterctlError(f"{spot}: YAML makes a number of {text}", fix=f'put it in quotes: "{text}"')
     try:
+        _require_groups(inventory)
         cluster = cluster_from(inventory.groups, inventory.hostvars)
         require_sources(cluster.job_images, inventory.path if inventory.path.is_dir() else inventory.path.parent)
         return cluster
@@ -44,3 +47,16 @@ def declared(inventory: Inventory) -> Cluster:
         if not spot:
             raise
         raise ClusterctlError(f"{spot}: {error.problem}", fix=error.fix, exit_code=error.exit_code) from None
+
+
+def _require_groups(inventory: Inventory) -> None:
+    """Refuse a group that is called almost as one of ours, of machines in none of ours: they would be left out."""
+    left = inventory.hostvars.keys() - set(cluster_hosts(inventory))
+    for group, hosts in inventory.groups.items():
+        near = difflib.get_close_matches(group, GROUPS, n=1, cutoff=0.85)
+        if near and group not in GROUPS and (out := [host for host in hosts if host in left]):
+            raise ClusterctlError(
+                f"group {group} has no meaning here, and {out[0]} is in no other",
+                fix=f"did you mean {near[0]}? Give a group of your own another name",
+                member=(group, out[0]),
+            )

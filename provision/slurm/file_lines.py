@@ -95,7 +95,7 @@ def _pair(name: str, key: str, value: str, release: str, nodes: Collection[str])
         return f"{spelt}: {error.problem}", error.fix
     missing = sorted(there - set(nodes)) if (name, key.lower()) in _NODES else ()
     if missing:
-        near = difflib.get_close_matches(missing[0], nodes, n=1)
+        near = difflib.get_close_matches(missing[0], nodes, n=1) if len(missing) == 1 else []
         problem = (
             f"{spelt} names {hostlist.fold(missing)}, which the inventory's compute nodes ({hostlist.fold(nodes)})"
         )

@@ -60,6 +60,7 @@ LISTS_OF = {
         ("ProfileHDF5Default", "ProfileInfluxDBDefault"), "All None Energy Filesystem Network Task"
     ),
     "helpers.conf": {"Flags": "rebootless"},
+    "slurmdbd.conf": {"PrivateData": "accounts events jobs nodes partitions reservations usage users"},
     "partition": {
         # xlate_cpu_bind_str() in src/common/slurm_resource_info.c.
         "CpuBind": "no none socket sockets ldom ldoms core cores thread threads off v verbose",

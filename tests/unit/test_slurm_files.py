@@ -38,6 +38,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_database_parameters": {"PurgeJobsAfter": "12months"}}, "did you mean PurgeJobAfter"),
     ({"slurm_database_parameters": {"MaxPurgeLimit": 5}}, "it came with 25.11"),
     ({"slurm_database_parameters": {"CommitDelay": "soon"}}, "must be a whole number"),
+    ({"slurm_database_parameters": {"PurgeJobAfter": "2years"}}, "hours, days or months"),
+    ({"slurm_database_parameters": {"PrivateData": "jobbs"}}, "did you mean jobs?"),
     ({"slurm_database_parameters": {"TrackWCKey": "maybe"}}, "must be YES or NO"),
     ({"slurm_database_parameters": {"ConstrainCores": True}}, "one of cgroup.conf"),
     ({"slurm_conf_files": "topology.conf"}, "must map names of files"),

@@ -43,6 +43,7 @@ GOOD: list[tuple[str, Any]] = [
     ("BcastExclude", "/lib,/usr/lib"), ("BcastExclude", "NONE"), ("RebootProgram", "/usr/sbin/reboot"),
     ("SchedulerParameters", "delay_boot=5:00,sched_interval=-1"), ("MpiParams", "ports=20000-20099"),
     ("SlurmctldParameters", "node_reg_mem_percent=99.5,conmgr_threads=8"), ("SuspendExcStates", "DRAIN,DOWN"),
+    ("SuspendExcNodes", "node[1-2]:1,node1"), ("SuspendExcParts", "batch"), ("DownNodes", "node1"),
     ("HashPlugin", "hash/k12"), ("CommunicationParameters", "EnableIPv6,DisableIPv4"),
 ]  # fmt: skip
 
@@ -94,6 +95,8 @@ BAD: list[tuple[str, Any]] = [
     ("LaunchParameters", "enable_nss_slurm,disable_send_gids"),
     ("JobAcctGatherParams", "UsePss,NoShared"), ("FastSchedule", 1), ("SallocDefaultCommand", "bash"),
     ("ControlMachine", "head"), ("CryptoType", "crypto/munge"), ("AccountingStoreJobComment", "YES"),
+    ("SuspendExcNodes", "node[1-9]:1"), ("SuspendExcNodes", "node["), ("SuspendExcParts", "bach"),
+    ("DownNodes", "nod1"),
     ("SlurmSchedLogLevel", 1), ("AccountingStorageHost", "a,b"), ("DataParserParameter", "x"),
 ]  # fmt: skip
 
