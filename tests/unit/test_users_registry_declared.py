@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from test_mutation_table import on_machines
+from managed_things import on_machines
+from test_mutation_table import INVENTORY
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_users_registry import require_users_registry
@@ -59,9 +61,10 @@ def test_what_cannot_be_is_refused_with_the_variable(site: dict[str, Any], varia
     assert no.value.fix
 
 
-def test_what_is_switched_off_again_leaves_nothing_but_the_users_images() -> None:
+def test_what_is_switched_off_again_leaves_nothing_but_the_users_images(tmp_path: Path) -> None:
     """Neither units, programs nor trust; their certificate is the other registries', too."""
-    for constants, templar in on_machines():
+    (inventory := tmp_path / "inventory.ini").write_text(INVENTORY)
+    for _, constants, templar in on_machines(inventory):
         found: dict[bool, dict[str, set[str]]] = {}
         for switch in (True, False):
             templar.available_variables = {**templar.available_variables, "container_images_users": switch}
