@@ -109,13 +109,14 @@ def test_a_signal_ends_the_step_and_the_job(lab: labs.Lab, signal: str) -> None:
     labs.until(lambda: not jobs(lab), 30)
 
 
-#: Five submissions a second until there is a file "stop": each has its number, and its job writes one line.
+#: Five submissions a second until there is a file "stop": each has its number, and its job writes one line. One runs at
+#: a time, for two seconds: starting more would take the computer's processors from what is tried.
 SUBMITTING = """rm -rf t-many && mkdir -p t-many/submitted && cd t-many || exit
 number=0
 while [ ! -e stop ]; do
     number=$((number + 1))
-    { sbatch --parsable --chdir="$PWD" --output=/dev/null --mem=16 --time=1 --job-name=many \\
-        --wrap "echo $number \\$SLURM_JOB_ID >>ran" >submitted/$number \\
+    { sbatch --parsable --chdir="$PWD" --output=/dev/null --mem=16 --time=1 --job-name=many --dependency=singleton \\
+        --wrap "echo $number \\$SLURM_JOB_ID >>ran; sleep 2" >submitted/$number \\
         && mv submitted/$number submitted/$number.taken; } &
     sleep 0.2
 done
@@ -132,8 +133,7 @@ def some_submitted(lab: labs.Lab, user: str = USER) -> None:
 def each_ran_once(lab: labs.Lab, submitting: subprocess.Popen[str], user: str = USER) -> tuple[int, int]:
     """End the submissions, and see that none is lost or runs twice; return how many were accepted, and tried.
 
-    Those that have not begun are cancelled: nodes begin one or two a second, and what slurmctld had forgotten could not
-    be.
+    Those that have not begun are cancelled: what slurmctld had forgotten could not be.
     """
     run(lab, "touch t-many/stop", user)
     *taken, number = submitting.communicate(timeout=120)[0].split()
@@ -142,7 +142,7 @@ def each_ran_once(lab: labs.Lab, submitting: subprocess.Popen[str], user: str = 
     labs.until(lambda: not run(lab, "squeue --me --noheader --name=many", user), 120)
     ran = [line.split() for line in run(lab, "cat t-many/ran", user).splitlines()]
     assert len({number for number, _ in ran}) == len(ran) > 0, "none runs twice"
-    asked = f"sacct --allocations --duplicates --noheader --jobs={','.join(taken)} --format=JobIDRaw,State"
+    asked = f"sacct --allocations --duplicates --noheader --jobs={','.join(taken)} --format=JobIDRaw,State%20"
 
     def rows(*, ended: bool = True) -> list[list[str]]:
         told = [line.split()[:2] for line in run(lab, asked, user).splitlines()]
