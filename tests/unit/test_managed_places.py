@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from test_mutation_table import MADE_UP, on_machines
+from managed_things import on_machines
+from test_mutation_table import INVENTORY, MADE_UP
 
 from provision.judge import managed, road
 from provision.model.checks import Subject, Verdict
@@ -42,7 +45,10 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 def wanted() -> Iterator[tuple[str, Managed, set[str]]]:
     """Yield each role's places on each machine of the lab, with the paths whose content the machine is asked for."""
-    for constants, templar in on_machines():
+    with TemporaryDirectory() as directory:
+        (inventory := Path(directory) / "inventory.ini").write_text(INVENTORY)
+        machines = list(on_machines(inventory))
+    for _, constants, templar in machines:
         for role in road.ROLES.keys() - MADE_UP.keys():
             data: Mapping[str, Any] = constants.get(f"__{role}_managed") or {}
             found: dict[str, list[dict[str, Any]]] = {}
