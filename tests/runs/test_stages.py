@@ -38,7 +38,7 @@ NOTE = """---
   ansible.builtin.shell: echo {role} $MACHINE >>{place}/log
   changed_when: true
 """
-PROFILE = (content.ROOT / "roles/cuda_toolkit/files/profile.sh").read_text(encoding="utf-8")
+PROFILE = (content.ROOT / "roles/cuda_toolkit/templates/profile.sh.j2").read_text(encoding="utf-8")
 
 
 def stage(name: str, place: Path, roles: dict[str, tuple[str, ...]], **answers: list[dict[str, Any]]) -> list[str]:
