@@ -173,7 +173,8 @@ def done_by_provision(lab: labs.Lab, rows: tuple[Row, ...], plan: dict[str, Any]
         f"{name} of {host} was started anew, which plan did not say"
         for name, host in sorted(felt - restarts_told(plan["pending_checks"]))
     ]
-    # What only follows may be gone when its cause is: nobody knows before.
+    # What follows, if not alone, may be gone when its cause is: nobody knows before.
+    own -= {key for row in rows for key in row.consequences}
     told = restarts_told([check for check in plan["pending_checks"] if (check["id"], check["host"]) in own])
     return wrong + [f"{name} of {host} was not started anew, as plan said" for name, host in sorted(told - felt)]
 
