@@ -71,11 +71,6 @@ def own_users(root, names):
     return found
 
 
-def ordinary(root, database, fields):
-    """Return name and number of all people, or of their groups, in the machine's own files."""
-    return {row[0]: number(row[2]) for row in rows(root, f"etc/{database}", fields) if number(row[2]) in PEOPLE}
-
-
 def homes(paths, patience, run):
     """Return uid and kind of what is at each path that is there; None where a file system does not answer.
 
@@ -112,12 +107,12 @@ def collect(root, ask, patience=1, run=None):
     for database, names, numbers, fields in (("passwd", "users", "uids", 7), ("group", "groups", "gids", 4)):
         keys = [*(ask.get(names) or ()), *(str(one) for one in ask.get(numbers) or ())]
         told = answered(database, keys, patience, run)
-        own = {row[0] for row in rows(root, f"etc/{database}", fields)}
+        own = {row[0]: number(row[2]) for row in rows(root, f"etc/{database}", fields)}
         known = {(row[0], number(row[2])) for row in told or () if len(row) == fields}
         found[f"known_{names}"] = told and [
             {"name": name, "number": its, "own": name in own} for name, its in sorted(known)
         ]
-        found[f"ordinary_{names}"] = ordinary(root, database, fields)
+        found[f"ordinary_{names}"] = {name: its for name, its in own.items() if its in PEOPLE}
     found["homes"] = homes(ask.get("homes") or (), patience, run)
     found.update({kind: subordinate(root, kind) for kind in ("subuid", "subgid")})
     return found

@@ -85,7 +85,7 @@ def login(directory, logins, known=image_registry.LOGIN):
     for registry, one in logins.items():
         word = f"{one['username']}:{one['password']}"
         auths[registry] = {"auth": base64.b64encode(word.encode()).decode()}
-    given = {registry.partition("/")[0] for registry in logins} | set(logins)
+    given = {registry.partition("/")[0] for registry in logins}
     others = {registry: helper for registry, helper in helpers.items() if registry not in logins}
     asked = {registry: helper for registry, helper in others.items() if registry not in given}
     mine = dict.fromkeys(logins, "") if helpers or config.get("credsStore") else {}

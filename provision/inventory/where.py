@@ -39,7 +39,7 @@ def written(path: Path, name: str, value: str = "", variable: str = "") -> str:
 
     With a ``value``, only where it is set to this one; with a ``variable``, only within what YAML sets that to.
     """
-    whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}}}]|$)" if value else ""
+    whole = rf"[\"']?{re.escape(value)}(?=[\s,\"'\]}}]|$)" if value else ""
     sets = re.compile(rf"(?:^|[\s{{,\"'])({re.escape(name)})[\"']?\s*[=:]\s*{whole}", re.MULTILINE)
     for file in _files(path):
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,27 +73,6 @@ class VmLab(labs.Lab):
     def job_state(self, number: int) -> dict[str, str]:
         """Return what Slurm says about a job, by Slurm's words."""
         told = self.root("head", f"scontrol --oneliner show job {number}")
-        return dict(word.split("=", 1) for word in told.split() if "=" in word)
-
-    def watch_job(self, number: int) -> None:
-        """Have what Slurm says about the job written down at its end: five minutes later Slurm has forgotten it."""
-        script = (
-            f"while scontrol --oneliner show job {number} >/run/job-{number}.new"
-            f" && grep -qE 'JobState=(PENDING|RUNNING|COMPLETING)' /run/job-{number}.new; do sleep 5; done;"
-            f" mv /run/job-{number}.new /run/job-{number}"
-        )
-        self.root("head", f"systemd-run --quiet --unit=watch-job-{number} sh -c {shlex.quote(script)}")
-
-    def ended_job(self, number: int, seconds: float) -> dict[str, str]:
-        """Wait for a watched job's end and return what Slurm said about it then."""
-        told = ""
-
-        def ended() -> bool:
-            nonlocal told
-            told = self.root("head", f"cat /run/job-{number} 2>/dev/null || true")
-            return bool(told)
-
-        labs.until(ended, seconds, f"job {number} does not end")
         return dict(word.split("=", 1) for word in told.split() if "=" in word)
 
     def node_state(self, node: str) -> str:
