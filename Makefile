@@ -15,6 +15,7 @@ RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTE
 
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
 MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py)
+LONGEST := $(addprefix tests/lab/test_,mutations.py provision.py)
 ROUTINE := not faults and not driver and not jobs
 SCENARIOS := $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml))))
 # This one builds Slurm's image for another registry, packages and all, as every site does once.
@@ -69,7 +70,9 @@ test-machines: .venv/.dev engine ## Run the tests of simulated machines on which
 	@$(RUN) scripts/timed machines pytest -q -m "$(ROUTINE)" --durations=10 $(MACHINES)
 
 test-lab: .venv/.dev engine ## Run the tests that need a provisioned lab (root)
-	@$(RUN) scripts/timed lab pytest -q -m "$(ROUTINE)" --durations=40 $(MACHINES:%=--ignore=%) tests/lab
+	@# On two labs at once: provisions and jobs wait half of their time. In this order, so that none waits for a long file.
+	@$(RUN) scripts/timed lab pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "$(ROUTINE)" --durations=40 $(LONGEST) \
+	  $(filter-out $(MACHINES) $(LONGEST),$(wildcard tests/lab/test_*.py))
 
 test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine, but what they break (root)
 	@$(call scenarios,$(DAILY_SCENARIOS),-c .config/molecule/config.yml -c .config/molecule/daily.yml)

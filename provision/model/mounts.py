@@ -207,14 +207,18 @@ def mounted_on(mounts: Iterable[Mapping[str, Any]], machine: str) -> list[str]:
     ]
 
 
-def seen_by_jobs(mounts: Iterable[Mapping[str, Any]], writable: Iterable[str], read_only: Iterable[str]) -> list[str]:
+def seen_by_jobs(
+    mounts: Iterable[Mapping[str, Any]], writable: Iterable[str], read_only: Iterable[str], toolkits: Mapping[str, str]
+) -> list[str]:
     """Return the machine's directories that jobs see, as ``source:target:options``; homes are among them.
 
-    What is mounted there later is seen as well: it comes from the machine (rslave).
+    ``toolkits`` are what jobs cannot write, by the path at which they see it. What is mounted there later is seen as
+    well: it comes from the machine (rslave).
     """
-    found = {"/home": "rslave", **dict.fromkeys(read_only, "ro,rslave"), **dict.fromkeys(writable, "rslave")}
+    found = {"/home": "rslave", **dict.fromkeys([*toolkits, *read_only], "ro,rslave")}
+    found |= dict.fromkeys(writable, "rslave")
     found |= {str(mount["path"]): "ro,rslave" if mount["read_only"] else "rslave" for mount in mounts}
-    return [f"{path}:{path}:{options}" for path, options in sorted(found.items())]
+    return [f"{toolkits.get(path, path)}:{path}:{options}" for path, options in sorted(found.items())]
 
 
 def shared_by(mounts: Iterable[Mapping[str, Any]], path: str, machines: Collection[str]) -> bool:

@@ -67,6 +67,14 @@ def plan(versions: Sequence[str], installers: Iterable[Mapping[str, str]], drive
     return Plan(tuple(packages), tuple(files), chosen, tuple(refusals), tuple(warnings))
 
 
+def places(versions: Sequence[str], installers: Iterable[Mapping[str, str]], default: str) -> dict[str, str]:
+    """Return each toolkit's directory by the path under which programs look for it: /usr/local/cuda is one of them."""
+    planned = plan(versions, installers, "", default)
+    found = [*(f"/usr/local/cuda-{version}" for version in versions), *(file["directory"] for file in planned.installers)]
+    meant = {"/usr/local/cuda": f"/usr/local/cuda-{planned.default}"} if found else {}
+    return {path: path for path in found} | meant
+
+
 def _refused(version: str, driver: str) -> list[str]:
     """Return why a driver cannot run a toolkit's programs at all."""
     major = version_of(version)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -58,9 +59,10 @@ def provisioned_lab() -> Iterator[labs.Lab]:
     """One controller, two compute machines and one for logins, provisioned with the command line and converged.
 
     Tests that use it leave it converged. It is this checkout that provisions, here and in each test: who edits it
-    meanwhile has its machines get a mixture.
+    meanwhile has its machines get a mixture. Each of pytest's workers has one of its own.
     """
-    with labs.made("t-main", nodes=2, logins=1) as made:
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    with labs.made(f"t-main{worker}", nodes=2, logins=1) as made:
         # With fewer than three nodes there is none by itself.
         (made.inventory.parent / "group_vars").mkdir(exist_ok=True)
         (made.inventory.parent / "group_vars/all.yml").write_text(

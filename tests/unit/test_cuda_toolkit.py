@@ -29,6 +29,18 @@ def test_packages_are_those_of_a_release_and_the_newest_is_the_default() -> None
     assert plan("12.8", "13.0", default="12.8").default == "12.8"
 
 
+def test_where_toolkits_are_is_said_of_all_and_of_the_one_that_the_short_path_means() -> None:
+    listed = [{"path": RUNFILE, "sha256": ""}]
+
+    assert cuda_toolkit.places([], [], "") == {}
+    assert cuda_toolkit.places(["12.8"], listed, "") == {
+        "/usr/local/cuda-12.8": "/usr/local/cuda-12.8",
+        "/usr/local/cuda-12.2": "/usr/local/cuda-12.2",
+        "/usr/local/cuda": "/usr/local/cuda-12.8",
+    }
+    assert cuda_toolkit.places(["12.8"], listed, "12.2")["/usr/local/cuda"] == "/usr/local/cuda-12.2"
+
+
 @pytest.mark.parametrize(
     ("version", "driver", "runs"),
     [

@@ -225,10 +225,21 @@ def test_jobs_see_what_is_declared_and_write_where_they_may() -> None:
         Mount("/data", "present", "", (), ("slurm_compute",), read_only=True),
     )
 
-    assert seen_by_jobs(found, ["/srv"], ["/opt"]) == [
+    assert seen_by_jobs(found, ["/srv"], ["/opt"], {}) == [
         "/data:/data:ro,rslave", "/home:/home:rslave", "/opt:/opt:ro,rslave", "/srv:/srv:rslave",
     ]  # fmt: skip
-    assert seen_by_jobs([], [], []) == ["/home:/home:rslave"]
+    assert seen_by_jobs([], [], [], {}) == ["/home:/home:rslave"]
+
+
+def test_jobs_see_toolkits_and_the_one_that_the_short_path_means() -> None:
+    toolkits = {"/usr/local/cuda-12.8": "/usr/local/cuda-12.8", "/usr/local/cuda": "/usr/local/cuda-12.8"}
+
+    assert seen_by_jobs([], [], ["/opt"], toolkits) == [
+        "/home:/home:rslave",
+        "/opt:/opt:ro,rslave",
+        "/usr/local/cuda-12.8:/usr/local/cuda:ro,rslave",
+        "/usr/local/cuda-12.8:/usr/local/cuda-12.8:ro,rslave",
+    ]
 
 
 def test_what_is_awaited_is_what_another_machine_or_the_site_brings() -> None:

@@ -98,6 +98,18 @@ def made(name: str, *, nodes: int = 2) -> Iterator[VmLab]:
         yield VmLab(name, nodes)
 
 
+#: What a container's kernel allows no more of, or is the computer's: declared alike for the virtual machine that it
+#: becomes, on which each difference would be a restart of the engine or of slurmd, at the speed of emulation.
+AS_A_CONTAINER = {
+    "base_system_memlock": 8192,
+    "base_system_time_service": "none",
+    "container_engine_memlock": 0,
+    "cluster_homes_shared": False,
+    "cluster_mounts": [],
+    "cluster_test_user": "slurmtest",
+}
+
+
 @contextmanager
 def provisioned_node(name: str) -> Iterator[VmLab]:
     """Make a container controller and one virtual compute machine, provisioned; remove them in the end.
@@ -105,6 +117,8 @@ def provisioned_node(name: str) -> Iterator[VmLab]:
     The node is a container first: to install and to configure it takes an emulated processor ten times as long.
     """
     with labs.made(name, nodes=1) as contained:
+        (contained.directory / "group_vars").mkdir(exist_ok=True)
+        (contained.directory / "group_vars/all.yml").write_text(json.dumps(AS_A_CONTAINER), encoding="utf-8")
         labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
         labs.clusterctl("lab", "up", name, "--kind", "mixed", "--nodes", "1", timeout=LIMIT)
         labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from provision.judge import gpus, jobs, session, slurm, slurm_answers, slurm_daemons, slurm_facts
 from provision.model import mounts
 from provision.model.text import sections
+from provision.nvidia import cuda_toolkit
 
 
 def wanted(wants):
@@ -72,9 +73,11 @@ def slurm_service_only(files, names):
     return files if files is None or names is None else {name: files[name] for name in files if name in names}
 
 
-def slurm_service_seen(declared, directories, read_only):
+def slurm_service_seen(declared, directories, read_only, toolkits):
     """Return what jobs see of the machine's directories, as the container engine takes it."""
-    return mounts.seen_by_jobs(declared, map(str, directories), map(str, read_only))
+    versions = [str(version) for version in toolkits["versions"]]
+    places = cuda_toolkit.places(versions, toolkits["installers"], str(toolkits["default"]))
+    return mounts.seen_by_jobs(declared, map(str, directories), map(str, read_only), places)
 
 
 def slurm_service_shared(declared, path, machines):
