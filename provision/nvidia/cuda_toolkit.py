@@ -70,7 +70,8 @@ def plan(versions: Sequence[str], installers: Iterable[Mapping[str, str]], drive
 def places(versions: Sequence[str], installers: Iterable[Mapping[str, str]], default: str) -> dict[str, str]:
     """Return each toolkit's directory by the path under which programs look for it: /usr/local/cuda is one of them."""
     planned = plan(versions, installers, "", default)
-    found = [*(f"/usr/local/cuda-{version}" for version in versions), *(file["directory"] for file in planned.installers)]
+    of_files = (file["directory"] for file in planned.installers)
+    found = [*(f"/usr/local/cuda-{version}" for version in versions), *of_files]
     meant = {"/usr/local/cuda": f"/usr/local/cuda-{planned.default}"} if found else {}
     return {path: path for path in found} | meant
 
