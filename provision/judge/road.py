@@ -221,6 +221,9 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["sssd"] = pipes.get("kind") == "directory"
     if "former" in facts.get("registry", {}):
         machine["former_registries"] = facts["registry"]["former"]
+    if "state" in facts and (packages := facts["state"].get("packages")):
+        had = (before.get("cluster_machine") or {}).get("packages") or []
+        machine["packages"] = sorted({*had, *packages})
     if "rdma" in facts:
         machine["rdma_adapters"] = len(facts["rdma"]["adapters"])
     known = dict(before.get("cluster_shared") or {})

@@ -166,6 +166,14 @@ def test_what_the_controller_says_goes_on_to_the_nodes() -> None:
     assert "slurm" not in road.handed_on(node(SUMS))["cluster_shared"]
 
 
+def test_packages_that_a_machine_has_go_on_so_that_no_index_is_fetched_for_them() -> None:
+    munge = {"version": "0.5.15", "held": False}
+    state = {"paths": {}, "packages": {"munge": munge}, "services": {}, "manager": {}}
+    before = {"cluster_machine": {"packages": ["docker.io"]}}
+
+    assert road.handed_on(facts_from({"state": state}), before)["cluster_machine"]["packages"] == ["docker.io", "munge"]
+
+
 @pytest.mark.parametrize(("kind", "has"), [("directory", True), ("absent", False), ("file", False)])
 def test_whether_a_machine_has_a_directory_goes_on_to_what_its_containers_are_given(kind: str, has: bool) -> None:
     state = {"paths": {"/var/lib/sss/pipes": {"kind": kind}}, "packages": {}, "services": {}, "manager": {}}

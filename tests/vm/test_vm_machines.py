@@ -152,6 +152,7 @@ def test_a_machine_that_a_handler_reboots_comes_back_once_and_the_run_goes_on(
         lambda: "Up" in vm_lab.root("node1", "docker ps --filter name=slurmd --format '{{.Status}}'"), 300, "no slurmd"
     )
     assert vm_lab.root("node1", "systemctl is-active munge docker").split() == ["active", "active"]
-    # Slurm keeps a node out that has rebooted by itself.
+    # Slurm keeps a node out that has rebooted by itself, once its slurmd has said so.
+    labs.until(lambda: "down" in vm_lab.node_state("node1"), 300, "slurmctld was not told of the reboot")
     labs.clusterctl("provision", vm_lab.inventory, "slurm", timeout=vms.LIMIT)
     vm_lab.wait_idle("node1", 300)
