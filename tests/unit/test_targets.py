@@ -22,7 +22,10 @@ def test_every_test_of_a_lab_is_run_by_some_target() -> None:
     text = (content.ROOT / "Makefile").read_text(encoding="utf-8")
     routine = re.search(r"^ROUTINE := (.+)$", text, re.MULTILINE)[1]
     # What runs the whole directory; files that are left out there are run by another target with the same marks.
-    runs = re.findall(r"pytest [^\n]*-m \"?([^\"\n]+?)\"? (?:[^\n\"]* )?tests/lab(?= |$)", text, re.MULTILINE)
+    text = text.replace("\\\n", "")
+    runs = re.findall(
+        r"pytest [^\n]*-m \"?([^\"\n]+?)\"? (?:[^\n\"]*[ ,])?tests/lab(?= |$|/test_\*)", text, re.MULTILINE
+    )
     targets = [Expression.compile(words.replace("$(ROUTINE)", routine)) for words in runs]
     config = tomllib.loads((content.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     declared = {mark.partition(":")[0] for mark in config["tool"]["pytest"]["ini_options"]["markers"]}
