@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import labs
@@ -27,6 +27,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.lab)
+
+
+#: What slurmctld said last, and in what its threads wait: the lab is gone when somebody reads of a failure.
+EVIDENCE = """
+timeout 20 journalctl --no-pager --output cat --identifier slurmctld --lines 40
+for thread in $(pgrep -f '^slurmctld --systemd' | sed 's,.*,/proc/&/task/*,'); do
+    echo "$thread: $(cat $thread/comm) in $(cat $thread/wchan), $(cut -d ' ' -f 1 $thread/syscall)"
+done
+"""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print beside a failure what the lab's slurmctld was at."""
+    report = yield
+    lab = getattr(item, "funcargs", {}).get("provisioned_lab")
+    if report.failed and lab is not None:
+        report.sections.append((f"slurmctld on {lab.name}", lab.root("head", EVIDENCE, check=False)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A job that is watched while Slurm's daemons are replaced: it writes a number every second to /tmp, home and its output,
-# loads data with workers in a container, and, once home has a file "replaced", starts a new step and
+# loads data by PyTorch's DataLoader with workers in a container, and, once home has a file "replaced", starts a new step and
 # another container. It ends with exit code 3.
 cd "$HOME" || exit 90
 count() {
@@ -18,29 +18,26 @@ container() { podman run --rm --interactive --ipc host --network host --volume "
 count &
 container <<'END' >survivor.loader 2>survivor.trouble &
 import os, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, shared_memory
+import torch
+from torch.utils.data import DataLoader, Dataset
 
-# What a DataLoader is to the kernel: workers, pipes, and memory that they share. PyTorch is a minute's import there.
-shared = shared_memory.SharedMemory(create=True, size=10)
+class Numbers(Dataset):
+    def __len__(self):
+        return 10
 
-def load(index):
-    time.sleep(0.2)
-    shared.buf[index % 10] = index % 256
-    return index
+    def __getitem__(self, index):
+        time.sleep(0.2)
+        return torch.tensor([index])
 
-seen = 0
-with ProcessPoolExecutor(2, mp_context=get_context("fork")) as workers:
-    while not os.path.exists("/work/survivor.stop"):
-        batch = list(workers.map(load, range(seen, seen + 10)))
-        assert batch == list(range(seen, seen + 10)), batch
-        assert bytes(shared.buf[:10]) == bytes(index % 256 for index in batch), batch
-        seen += 10
-        if seen == 10:
-            print("begun", flush=True)
-shared.close()
-shared.unlink()
-print("whole", seen, flush=True)
+# Workers that stay, whose batches come through shared memory.
+loader, epochs = DataLoader(Numbers(), batch_size=5, num_workers=2, persistent_workers=True), 0
+while not os.path.exists("/work/survivor.stop"):
+    seen = torch.cat(list(loader)).flatten().tolist()
+    assert seen == list(range(10)), seen
+    epochs += 1
+    if epochs == 1:
+        print("begun", flush=True)
+print("whole", epochs, flush=True)
 END
 loader=$!
 while [ ! -e survivor.replaced ]; do sleep 1; done
