@@ -29,8 +29,8 @@ description:
     start the container again when slurmd ends.
   - Without a C(node) it is sackd, which takes what slurmctld sends and fetches at its start alone; where it was not
     reached, its container is started again.
-  - A node that slurmctld itself has drained because it registered with less than declared, and that now registers as
-    declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
+  - A node that slurmctld itself has drained, or keeps DOWN, because it registered with less than declared, and that now
+    registers as declared, is resumed. Whoever else drained a node, and for whatever reason, has it stay drained.
 options:
   expected: {type: dict, required: true, description: SHA-256 of the controller's files by name.}
   cache: {type: path, default: /var/spool/slurmd/conf-cache, description: Where slurmd keeps what it fetched.}
@@ -122,7 +122,8 @@ def main():
             wrong = ", ".join(differing(module, expected, cache))
             logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
             module.fail_json(msg=f"{container} did not fetch {wrong}: {problem.strip()} {logs}")
-    resume = bool(module.params["node"]) and resumable(10)
+    # As long as for the files: a slow machine's registration comes after them.
+    resume = bool(module.params["node"]) and resumable(module.params["wait"])
     if resume:
         code, _, problem = scontrol("update", f"NodeName={module.params['node']}", "State=RESUME")
         if code:
