@@ -13,7 +13,9 @@ answer, as ``ansible_facts.cluster_machine``.
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
-- ``prove``: what does not pass is a failure; for verify (``cluster_check_collect``) it is recorded.
+- ``prove``: what does not pass is a failure. It is asked for after a role's work, when a machine that has restarted
+  something is at its slowest: what is unknown is asked once more, too. For verify (``cluster_check_collect``) it is
+  recorded, and asked once: a verdict on machines that hang would take five times as long, and have lost them by then.
 - ``share``: what the machine tells others; of one that the task is delegated to, silence is an answer.
 
 What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
@@ -135,7 +137,7 @@ class ActionModule(ActionBase):
             if then == "share":
                 return {**result, "ansible_facts": self._shared(roles, task_vars)}
             facts, known, wanted, judged = self._judged(roles, task_vars, 1, verify)
-            if then == "act" and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
+            if not verify and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
                 facts, known, wanted, judged = self._judged(roles, task_vars, PATIENCE, verify)
         except ManagedError as error:
             raise AnsibleActionFail(str(error)) from error

@@ -102,13 +102,14 @@ class Observed(NamedTuple):
         return sorted((one.check.host, one.check.id, one.check.observed) for one in self.report.pending)
 
 
-def observed(directory: Path, *, check: bool = False) -> Observed:
+def observed(directory: Path, *, check: bool = False, then: str = "act", collect: bool = False) -> Observed:
     (directory / "library").mkdir()
     (directory / "library/machine_facts.py").write_text(REPLAY.format(place=str(directory)), encoding="utf-8")
     for host, answers in ANSWERS.items():
         (directory / f"{host}.json").write_text(json.dumps(answers), encoding="utf-8")
-    first = PLAY.format(name="Observe the controller", hosts="slurm_controller") + OBSERVED
-    others = PLAY.format(name="Observe the machines", hosts="slurm_compute") + OBSERVED
+    task = OBSERVED.replace("[munge]", f"[munge], then: {then}") + f"      vars: {{cluster_check_collect: {collect}}}\n"
+    first = PLAY.format(name="Observe the controller", hosts="slurm_controller") + task
+    others = PLAY.format(name="Observe the machines", hosts="slurm_compute") + task
     (directory / "try.yml").write_text(first + others + ACTING, encoding="utf-8")
     text = INVENTORY.replace("node1 ansible_host=192.0.2.11\nnode2 ansible_host=192.0.2.12\n", COMPUTE)
     return Observed(run(directory / "try.yml", text=text, check=check)[0], directory)
@@ -147,6 +148,27 @@ def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_tha
     assert "slow" not in acted.report.failed_hosts
     assert "silent" in acted.report.failed_hosts
     assert [(check.id, check.verdict) for check in acted.report.checks if check.host == "silent" and not check.ok] == [
+        ("munge.services", "unknown")
+    ]
+
+
+def test_a_machine_that_is_slow_after_a_roles_work_is_asked_once_more_before_that_counts_as_failed(
+    tmp_path: Path,
+) -> None:
+    proven = observed(tmp_path, then="prove")
+
+    assert [question["patience"] for question in proven.asked("slow")] == [1, 5]
+    assert {"masked", "silent"} <= proven.report.failed_hosts
+    assert not {"slow", "good"} & proven.report.failed_hosts
+    # What has failed is certain.
+    assert len(proven.asked("masked")) == len(proven.asked("good")) == 1
+
+
+def test_a_verdict_asks_once_and_says_what_was_not_answered(tmp_path: Path) -> None:
+    verified = observed(tmp_path, then="prove", collect=True)
+
+    assert [question["patience"] for question in verified.asked("slow")] == [1]
+    assert [(check.id, check.verdict) for check in verified.report.checks if check.host == "slow" and not check.ok] == [
         ("munge.services", "unknown")
     ]
 
