@@ -38,11 +38,11 @@ class Machine:
 
 
 def decoding(own: Any, hostvars: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    variables = {"inventory_hostname": "node1", "ansible_play_hosts": HOSTS, "hostvars": hostvars, "proof": own}
-    return act(munge_proof, {"decode": True, **MADE}, machine, **variables)
+    variables = {"inventory_hostname": "node1", "hostvars": hostvars, "proof": own}
+    return act(munge_proof, {"decode": True, "hosts": HOSTS, **MADE}, machine, **variables)
 
 
-def test_a_machine_decodes_what_the_others_of_its_play_have_made_and_its_clock_is_measured_by_it() -> None:
+def test_a_machine_decodes_what_the_others_that_are_left_have_made_and_its_clock_is_measured_by_it() -> None:
     proofs = {host: {"proof": {"credential": f"MUNGE:{host}:"}} for host in [*HOSTS, "node3"]}
     machine = Machine(decoded={"head": {"status": "Success (0)"}}, clock={"begun": 0.0, "ended": 1.0})
 
@@ -66,7 +66,7 @@ def test_a_machine_whose_munged_hangs_decodes_nothing_and_still_tells_its_time()
     assert machine.asked == [{"credentials": {}}]
 
 
-def test_munges_answers_are_compared_of_all_machines_of_the_play_and_of_no_other() -> None:
+def test_munges_answers_are_compared_of_all_machines_that_are_left_and_of_no_other() -> None:
     odd = test_judge_munge.proof(key={"fingerprint": test_judge_munge.ODD})
     answers = {
         host: {
@@ -79,8 +79,7 @@ def test_munges_answers_are_compared_of_all_machines_of_the_play_and_of_no_other
 
     found = act(
         munge_compared,
-        {"made": "proof", "decoded": "decoded", "wants": wants},
-        ansible_play_hosts=HOSTS,
+        {"hosts": HOSTS, "made": "proof", "decoded": "decoded", "wants": wants},
         hostvars=answers,
     )["checks"]
 

@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare what all machines of the play have answered: ``checks`` of the result are those of each, by host.
+"""Compare what machines have answered: ``checks`` of the result are those of each of ``hosts``, by host.
 
 ``made`` and ``decoded`` name the variables in which the machines' answers were registered; ``wants`` is what they are
 compared with. It runs once for all, because which of them is the odd one shows only beside the others.
@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args, hostvars = self._task.args, task_vars["hostvars"]
         seen = {}
-        for host in map(str, task_vars["ansible_play_hosts"]):
+        for host in map(str, args["hosts"]):
             variables = hostvars[host]
             proof, decoded = (variables.get(str(args[name])) for name in ("made", "decoded"))
             seen[host] = munge.Seen.from_results(proof, decoded, decoded)

@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the module of the same name; with ``decode`` on the credentials that the other machines of the play have made.
+"""Run the module of the same name; with ``decode`` on the credentials that others of ``hosts`` have made.
 
 ``made`` names the variable in which each machine's answer to the first question was registered, ``controller`` the host
 whose credentials all others decode. The result then carries ``clock_offset``, too: the machine's clock is measured by
@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
         if not args.pop("decode", False):
             return {**result, **self._execute_module(module_args=args, task_vars=task_vars)}
         made, hostvars = str(args.pop("made")), task_vars["hostvars"]
-        hosts = [str(host) for host in task_vars["ansible_play_hosts"]]
+        hosts = [str(host) for host in args.pop("hosts")]
         asked = munge.peers(hosts, str(task_vars["inventory_hostname"]), str(args.pop("controller")))
         own = task_vars.get(made)
         proofs = {} if munge.hung(own) else {host: hostvars[host].get(made) for host in asked}

@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say what the play's machines have in common: ``group`` of the result is what most of them have.
+"""Say what machines (``hosts``) have in common: ``group`` of the result is what most of them have.
 
 ``seen`` names the variable in which each machine's answer was registered. With ``measure``, the settings of transfers,
 ``plan`` is who moves data to whom, with what only this run's machines know (``token``). It runs once for all: each
@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args, found, addresses, unused = self._task.args, {}, {}, {}
-        for host in map(str, task_vars["ansible_play_hosts"]):
+        for host in map(str, args["hosts"]):
             variables = task_vars["hostvars"][host]
             addresses[host] = str(variables.get("rdma_userspace_address") or host)
             unused[host] = unused_in(variables.get("node_rdma_unused"))
