@@ -12,7 +12,7 @@ import re
 import time
 from pathlib import Path
 
-from ansible.module_utils import machine_commands
+from ansible.module_utils import machine_commands, machine_state
 from ansible.module_utils import machine_gpu_bus as on_the_bus
 from ansible.module_utils import machine_gpu_kernel as kernel_side
 from ansible.module_utils import machine_gpu_packages as package_side
@@ -32,17 +32,6 @@ bus = on_the_bus.bus
 def _run(command):
     """Return what ``machine_commands.run`` does, within the time that a question about GPUs may take."""
     return machine_commands.run(command, SMI_SECONDS if command[0] == "nvidia-smi" else SECONDS)
-
-
-def texts(root, paths):
-    """Return the content of small files of ours; None for one that is not there."""
-    found: dict = {}
-    for path in paths:
-        try:
-            found[path] = Path(root, path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            found[path] = None
-    return found
 
 
 def services(root, run, boot=None):
@@ -130,5 +119,5 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
         "reboot_required": Path(root, "run/reboot-required").exists(),
         "kernel_packages": package_side.kernel_packages(run) if concerned else {},
         "apt": package_side.apt_sources(run) if apt else [],
-        "files": texts(root, files),
+        "files": machine_state.paths(root, files, contents=files),
     }

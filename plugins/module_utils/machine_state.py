@@ -17,7 +17,7 @@ import stat
 import time
 from pathlib import Path
 
-from ansible.module_utils import hosts_text, machine_mounts, systemd_units
+from ansible.module_utils import hosts_text, machine_mounts, openpgp_keys, systemd_units
 from ansible.module_utils.machine_commands import printed
 from ansible.module_utils.machine_commands import run as command_run
 from ansible.module_utils.machine_hardware import read
@@ -55,8 +55,8 @@ def _kind(mode):
 def path_state(root, path, now, text_limit=0, content=True):
     """Return what is at a path: ``kind`` (``absent``, ``file``, ``directory``, ``link``, ``other``), and what it has.
 
-    ``sha256`` is that of a file's content, ``text`` the content itself where it is at most ``text_limit`` bytes.
-    Without ``content`` no file is read.
+    ``sha256`` is that of a file's content, ``text`` the content itself where it is at most ``text_limit`` bytes,
+    ``fingerprints`` those of the keys in an armoured file of public keys. Without ``content`` no file is read.
     """
     place = Path(root, path.lstrip("/"))
     try:
@@ -78,6 +78,8 @@ def path_state(root, path, now, text_limit=0, content=True):
         elif content and state["kind"] == "file" and found.st_size <= MAX_FILE:
             found_bytes = place.read_bytes()
             state["sha256"] = hashlib.sha256(found_bytes).hexdigest()
+            if keys := openpgp_keys.read(found_bytes):
+                state["fingerprints"] = keys
             if len(found_bytes) <= text_limit:
                 state["text"] = found_bytes.decode("utf-8", "replace")
     except OSError as error:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from provision.judge import managed
 from provision.judge.driver_modules import AGAIN, modules, secure_boot
 from provision.model import gpu_facts
 from provision.model.checks import Check, Subject, Verdict
@@ -179,14 +180,7 @@ def _packages(machine: Mapping[str, Any], planned: Plan) -> Iterator[Check]:
         "every package of the driver held",
         cause="the next upgrade would replace libraries under running jobs",
     )
-    differ = [path for path, text in planned.files.items() if gpu["files"].get(path) != text]
-    yield SUBJECT.check(
-        "files",
-        not differ,
-        ", ".join(differ) or "as written",
-        "as written",
-        cause="somebody changed or removed what keeps the driver where it is",
-    )
+    yield managed.files(SUBJECT, planned.managed(), gpu["files"], {})
     holder = machine["lock"]["holder"]
     yield SUBJECT.check(
         "lock",

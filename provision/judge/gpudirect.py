@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provision.judge import managed
 from provision.model.checks import Check, Subject, Verdict
 from provision.rdma.gpudirect import Decision, Mechanism
 from provision.rdma.gpudirect_facts import read
 from provision.rdma.gpudirect_machine import conflicts, decision, outdated, redirecting
+from provision.rdma.gpudirect_machine import managed as managed_of
 
 SUBJECT = Subject(
-    "gpudirect", names=("mechanism", "module", "conflict", "acs", "iommu"), fix="clusterctl provision rdma"
+    "gpudirect", names=("mechanism", "module", "files", "conflict", "acs", "iommu"), fix="clusterctl provision rdma"
 )
 
 _VERDICTS = {Mechanism.NONE: Verdict.SKIP, Mechanism.UNKNOWN: Verdict.UNKNOWN}
@@ -43,7 +45,8 @@ def checks(found: object, settings: Mapping[str, Any], *, proven: bool = True) -
         why, left = _NO_WAY[chosen.mechanism], SUBJECT.names[1:]
         open_question = chosen.mechanism is not Mechanism.NONE
         return [first, *(SUBJECT.skip(name, why, unproven=open_question) for name in left)]
-    return [first, _module(chosen, told), _conflict(chosen, told), _acs(told["rdma"]), _iommu(told["rdma"])]
+    files = managed.files(SUBJECT, managed_of(chosen, told), told["gpu"]["files"], {})
+    return [first, _module(chosen, told), files, _conflict(chosen, told), _acs(told["rdma"]), _iommu(told["rdma"])]
 
 
 def _mechanism(chosen: Decision, *, required: bool) -> Check:

@@ -6,7 +6,6 @@ and the check ``<role>.<kind>`` says whether the machine has it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +14,12 @@ from provision.judge import containers
 from provision.judge.answers import mapping
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
-from provision.model.managed import Managed, Place, Service
+from provision.model.managed import Managed, Service
+from provision.model.places import Place, difference, text_differs
 from provision.model.text import brief
 
+#: Places that are named: all that one role has written, where somebody has removed it all.
+_SHOWN = 8
 #: systemd's words for a service that runs.
 _RUNNING = ("active", "reloading")
 
@@ -31,7 +33,7 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
     if "packages" in subject.names:
         found.append(_packages(subject, wants, state.get("packages")))
     if "files" in subject.names:
-        found.append(_files(subject, wants, state.get("paths"), state))
+        found.append(files(subject, wants, state.get("paths"), state))
     if "services" in subject.names:
         found.append(_services(subject, wants.services, state))
     if "containers" in subject.names:
@@ -42,7 +44,7 @@ def checks(subject: Subject, wants: Managed, state: Mapping[str, Any]) -> list[C
 def text_changes(wants: Managed, state: Mapping[str, Any]) -> list[Place]:
     """Return the files whose text differs and may be shown."""
     paths = state.get("paths") or {}
-    return [place for place in wants.files if not place.secret and _text_differs(place, paths.get(place.path) or {})]
+    return [place for place in wants.files if not place.secret and text_differs(place, paths.get(place.path) or {})]
 
 
 def with_restarts(found: Iterable[Check], wants: Managed, state: Mapping[str, Any]) -> list[Check]:
@@ -82,15 +84,16 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
     )
 
 
-def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, machine: Mapping[str, Any]) -> Check:
+def files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, machine: Mapping[str, Any]) -> Check:
+    """Return the check of what is at paths. ``state`` is the machine's answer by path, ``machine`` all of it."""
     if state is None:
         return subject.unknown("files", "the machine did not say what is there")
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
     wrong: list[str] = []
     silent = [f"{place.path}: nobody said what it has to be" for place in wants.files if not place.known]
     pairs = (
-        *((place.path, _place_problem(place, "directory", state.get(place.path))) for place in wants.directories),
-        *((place.path, _place_problem(place, "file", state.get(place.path))) for place in wants.files),
+        *((place.path, difference(place, "directory", state.get(place.path))) for place in wants.directories),
+        *((place.path, difference(place, "file", state.get(place.path))) for place in wants.files),
         *((path, _link_problem(target, state.get(path))) for path, target in wants.links.items()),
         *((path, _absent_problem(state.get(path))) for path in wants.absent),
     )
@@ -105,7 +108,7 @@ def _files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, ma
         return subject.check(
             "files",
             not wrong,
-            brief(wrong) or f"{len(judged)} as declared",
+            brief(wrong, _SHOWN) or f"{len(judged)} as declared",
             "text, mode and owner as declared",
             cause="changed or removed by hand, or never written",
             consequences=_of_writing(wants, _written(wants, state), machine),
@@ -119,7 +122,7 @@ def _written(wants: Managed, state: Mapping[str, Any]) -> set[str]:
     return {
         place.path
         for place, there in found.items()
-        if there.get("kind") == "absent" or ("kind" in there and _text_differs(place, there))
+        if there.get("kind") == "absent" or ("kind" in there and text_differs(place, there))
     }
 
 
@@ -133,27 +136,6 @@ def _of_writing(wants: Managed, paths: Collection[str], machine: Mapping[str, An
         if not set(one.started_after).isdisjoint(paths)
         and mapping(mapping(running.get(one.name)).get("State")).get("Running") is True
     ]
-
-
-def _place_problem(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
-    if state is None or "kind" not in state:
-        return ""
-    if state["kind"] != kind:
-        return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a {kind}"
-    problems = ["has another text"] if _text_differs(place, state) else []
-    if state.get("mode") != place.mode:
-        problems.append(f"has mode {state.get('mode')}, not {place.mode}")
-    for what, number in (("owner", "uid"), ("group", "gid")):
-        wanted = getattr(place, what)
-        if wanted not in (state.get(what), str(state.get(number))):
-            problems.append(f"has {what} {state.get(what)}, not {wanted}")
-    return " and ".join(problems)
-
-
-def _text_differs(place: Place, state: Mapping[str, Any]) -> bool:
-    if place.text is None:
-        return False
-    return state.get("sha256") != hashlib.sha256(place.text.encode()).hexdigest()
 
 
 def _link_problem(target: str, state: Mapping[str, Any] | None) -> str:

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from provision.model.facts import plain
+from provision.model.state_facts import PathState
 from provision.model.text import clean
 
 Text = Annotated[str, StringConstraints(max_length=4000), AfterValidator(clean)]
 Word = Annotated[str, StringConstraints(max_length=200, pattern=r"^[A-Za-z0-9._:+~@-]*$")]
-Raw = Annotated[str, StringConstraints(max_length=65536)]
 Some = Field(max_length=2048)
 
 
@@ -149,7 +149,7 @@ class Facts(_Answer):
     passed_through: Annotated[list[Word], Some]
     kernel_packages: Annotated[dict[Word, bool], Some]
     apt: Annotated[list[Archive], Some]
-    files: Annotated[dict[Text, Raw | None], Some]
+    files: Annotated[dict[Text, PathState], Some]
 
 
 class System(_Answer):

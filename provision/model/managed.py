@@ -4,8 +4,8 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
 
     packages: [name, ...]                         installed; with ``held: true`` also held at what is installed
     directories: [{path, owner, group, mode}]     owner and group are root, the mode is 0755, where they are left out
-    files: [{path, template | file | content, owner, group, mode, secret}]     mode 0644; ``template`` is below
-        templates/, ``file`` below files/
+    files: [{path, template | file | content | fingerprints, owner, group, mode, secret}]     mode 0644; ``template``
+        is below templates/, ``file`` below files/; ``fingerprints``: it holds public keys, each one of these
     links: [{path, target}]
     absent: [path, ...]
     services: [{name, started_after: [path], units: [path], running, enabled, restarted_for: [check], restart}]
@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from provision.model.places import Place
+
 #: Kinds of things that can be declared, each with the key by which an entry is asked about.
 KINDS = {
     "packages": "",
@@ -42,24 +44,6 @@ _SETTINGS = {"held"}
 
 class ManagedError(ValueError):
     """The data of a role is not of the form above: a mistake of the role."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown.
-
-    ``known`` is false where nobody has said what its content has to be. ``program``: the text is one of a program, of
-    which nobody wants to read the difference.
-    """
-
-    path: str
-    owner: str = "root"
-    group: str = "root"
-    mode: str = "0755"
-    text: str | None = None
-    secret: bool = False
-    known: bool = True
-    program: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +106,12 @@ class Managed:
     containers: tuple[Container, ...] = ()
 
 
+def with_directories(files: Sequence[Place], absent: Sequence[str]) -> Managed:
+    """Return what follows from a plan in place of a role's data: files, their directories, and what must not be."""
+    above = dict.fromkeys(place.path.rpartition("/")[0] for place in files)
+    return Managed(directories=tuple(map(Place, above)), files=tuple(files), absent=tuple(absent))
+
+
 def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[str, list[str]]:
     """Return what a machine is asked about: ``paths``, ``packages``, ``services`` and ``containers``.
 
@@ -142,7 +132,7 @@ def questions(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> dict[st
         for entry in entries:
             place = "paths" if kind not in asked else kind
             asked[place].append(str(resolve(entry[key] if key else entry)))
-            if kind == "files" and not {"template", "file", "content", "text"}.isdisjoint(entry):
+            if kind == "files" and not {"template", "file", "content", "text", "fingerprints"}.isdisjoint(entry):
                 asked["contents"].append(asked["paths"][-1])
             if kind == "services":
                 watched = [*(entry.get("started_after") or ()), *(entry.get("units") or ())]
@@ -191,6 +181,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         secret=bool(entry.get("secret", False)),
         known=known,
         program="file" in entry or str(text or "").startswith("#!"),
+        fingerprints=tuple(_names(entry.get("fingerprints"))),
     )
 
 

@@ -12,7 +12,10 @@ from provision.model.fact_types import STRICT, Seconds, Text, Word
 
 @with_config(STRICT)
 class PathState(TypedDict, total=False):
-    """What is at a path, or why that is not known (``error``). ``age``: seconds since its content changed."""
+    """What is at a path, or why that is not known (``error``). ``age``: seconds since its content changed.
+
+    ``fingerprints`` are those of the public keys in a file that is one of keys.
+    """
 
     error: Text
     kind: Word
@@ -25,6 +28,7 @@ class PathState(TypedDict, total=False):
     target: Text
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     text: str
+    fingerprints: Annotated[list[Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$")]], Field(max_length=64)]
 
 
 @with_config(STRICT)

@@ -70,6 +70,7 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         files |= packages.apt_files(system, source, branch, pinned, url, gpu["apt"])
     else:
         files |= packages.dnf_files(url)
+    absent = tuple(path for path in packages.FILES if path not in files)
     made = Plan(
         warnings=tuple(warnings),
         source=source,
@@ -87,7 +88,8 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         repository="" if source == "distribution" else url,
         needless=rules.needless(gpu, manager, wants),
         hold_kernels=bool(wants["hold_kernels"]),
-        obsolete=tuple(path for path in packages.FILES if path not in files and gpu["files"].get(path) is not None),
+        absent=absent,
+        obsolete=tuple(path for path in absent if gpu["files"].get(path, {}).get("kind", "absent") != "absent"),
     )
     pending = tuple(difference(gpu, made))
     return replace(made, pending=pending, disruptive=any(not entry.startswith(_HARMLESS) for entry in pending))
@@ -138,9 +140,11 @@ def _key(system: packages.System, source: str, url: str, wants: Mapping[str, Any
     if source == "distribution":
         return {}
     path = packages.APT_KEY if system.family == "Debian" else packages.RPM_KEY
+    ours = "" if wants["keyring"] or wants["fingerprint"] else packages.KEYS.get(system.fingerprint, "")
     return {
         "path": path,
-        "url": str(wants["keyring"]) or f"{url.rstrip('/')}/{system.key}",
+        "file": ours,
+        "url": "" if ours else str(wants["keyring"]) or f"{url.rstrip('/')}/{system.key}",
         "fingerprints": [str(wants["fingerprint"]) or system.fingerprint],
     }
 

@@ -36,6 +36,8 @@ APT_KEY = "/usr/share/keyrings/clusterctl-nvidia.asc"
 NOUVEAU = "/etc/modprobe.d/clusterctl-nouveau.conf"
 PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/clusterctl.conf"
 FILES = (LIST, PIN, UNATTENDED, REPO, NOUVEAU, PERSISTENCE)
+#: What is asked of a machine: those files, the keys, and the directories of both.
+PLACES = (*FILES, APT_KEY, RPM_KEY, *dict.fromkeys(path.rpartition("/")[0] for path in (*FILES, APT_KEY, RPM_KEY)))
 
 _HEADER = "# Written by clusterctl.\n"
 
@@ -55,6 +57,9 @@ class System:
 _OLD_KEY = ("3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
 _TRIXIE_KEY = ("8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200")
 _RPM_KEY = ("D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685")
+
+#: Keys that come with the role, by fingerprint, as Debian's extrepo-offline-data 1.0.7 has them: none is for dnf.
+KEYS = {_OLD_KEY[1]: "3bf863cc.asc", _TRIXIE_KEY[1]: "8793F200.asc"}
 
 
 def system(name: str, version: str) -> System | None:

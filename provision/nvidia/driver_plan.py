@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from provision.model.managed import Managed, with_directories
+from provision.model.places import Place
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -23,9 +26,11 @@ class Plan:
 
     ``skip`` is why the machine gets no driver; ``refusals`` are why it cannot get this one. ``install`` is a list of
     package lists, each to be complete before the next; ``fabric`` are Fabric Manager and what goes with it, all in the
-    driver's own version. ``repository`` is NVIDIA's or a mirror's address, empty for the distribution's. ``pending``
-    says in words what differs from the machine; nothing pending is nothing to do, and what is ``disruptive`` must not
-    meet a running job.
+    driver's own version. ``key`` is the repository's: its ``path``, the ``file`` of the role that it is or its ``url``,
+    and ``fingerprints``. ``repository`` is NVIDIA's or a mirror's address, empty for the distribution's. ``absent``
+    are files of ours for another source of packages, ``obsolete`` those of them that are there. ``pending`` says in
+    words what differs from the machine; nothing pending is nothing to do, and what is ``disruptive`` must not meet a
+    running job.
     """
 
     skip: str = ""
@@ -40,6 +45,7 @@ class Plan:
     repository: str = ""
     key: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
     obsolete: tuple[str, ...] = ()
     stream: str = ""
     install: tuple[tuple[str, ...], ...] = ()
@@ -49,6 +55,13 @@ class Plan:
     hold_kernels: bool = True
     disruptive: bool = False
     pending: tuple[str, ...] = ()
+
+    def managed(self) -> Managed:
+        """Return what is to be at paths: as a role's data says it where it does not follow from a plan."""
+        files = [Place(path, mode="0644", text=text) for path, text in self.files.items()]
+        if self.key:
+            files.append(Place(self.key["path"], mode="0644", fingerprints=tuple(self.key["fingerprints"])))
+        return with_directories(files, self.absent)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, as Ansible takes them."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provision.model.consequences import Consequence, Kind
+from provision.model.places import difference as differs
 from provision.nvidia.driver_plan import Plan
 from provision.nvidia.releases import version as numbers
 
@@ -94,9 +95,7 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         yield f"install {', '.join(lacking_fabric)} {found}"
     if plan.needless:
         yield f"remove {', '.join(plan.needless)}: there is no NVSwitch"
-    for path, text in plan.files.items():
-        if gpu["files"].get(path) != text:
-            yield f"write {path}"
+    yield from (f"write {path}" for path in _to_write(gpu, plan))
     yield from (f"remove {path}" for path in plan.obsolete)
     if early := [kernel for kernel in plan.kernels if kernel in gpu["nouveau"]["loads_early"]]:
         yield f"rebuild the initial file system of {', '.join(early)}, which may load nouveau"
@@ -120,6 +119,14 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         older = [name for name in wanted_services if gpu["services"].get(name, {}).get("outdated")]
         if older:
             yield f"restart {', '.join(older)}, older than its unit"
+
+
+def _to_write(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
+    """Yield the files that are not as planned, and directories of theirs: one that is absent comes with its file."""
+    wanted, there = plan.managed(), gpu["files"]
+    yield from (one.path for one in wanted.files if differs(one, "file", there.get(one.path)))
+    made = [one for one in wanted.directories if there.get(one.path, {}).get("kind") == "directory"]
+    yield from (one.path for one in made if differs(one, "directory", there[one.path]))
 
 
 def activation(gpu: Mapping[str, Any], flavour: str) -> Activation:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from provision.model.gpu_facts import Some, Text, Word, read_as
+from provision.model.state_facts import PathState
 
 #: Parts that a machine without adapters does not report.
 _OF_ADAPTERS = {
@@ -43,6 +44,7 @@ class _Gpus(_Answer):
     kernel: _Running
     module: _Driver
     dkms: Annotated[list[Text], Some] = []
+    files: Annotated[dict[Text, PathState], Some] = {}
 
 
 class _Ofed(_Answer):

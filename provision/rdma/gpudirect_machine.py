@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provision.model.managed import Managed, with_directories
+from provision.model.places import Place
 from provision.rdma.gpudirect import OLD_PACKAGES, Decision, Machine, Mechanism, decide
 
 #: Where what is loaded at boot is said. All are ours and removed where they say nothing.
 AT_BOOT = "/etc/modules-load.d/clusterctl-gpudirect.conf"
 OPTIONS = "/etc/modprobe.d/clusterctl-gpudirect.conf"
 AFTER_OFED = "/etc/systemd/system/openibd.service.d/clusterctl-gpudirect.conf"
+_FILES = (AT_BOOT, OPTIONS, AFTER_OFED)
+#: What is asked of a machine: those, and their directories.
+PLACES = (*_FILES, *(path.rpartition("/")[0] for path in _FILES))
 
 _NO_CONFLICTS: dict[str, list[str]] = {"modules": [], "packages": [], "links": []}
 #: Bits of Access Control Services that send what goes from one device to another through the processor instead.
@@ -80,8 +85,15 @@ def plan(found: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any
         "load": chosen.load if chosen.load.replace("-", "_") not in loaded else "",
         "files": [{"path": path, "content": text, "mode": "0644"} for path, text in texts.items()],
         "directories": [{"path": path.rpartition("/")[0], "mode": "0755"} for path in texts],
-        "absent": [path for path in (AT_BOOT, OPTIONS, AFTER_OFED) if path not in texts] if applies else [],
+        "absent": [path for path in _FILES if path not in texts] if applies else [],
     }
+
+
+def managed(chosen: Decision, found: Mapping[str, Any]) -> Managed:
+    """Return what a mechanism, which has to be one, leaves at paths."""
+    texts = _texts(chosen, found["rdma"])
+    files = [Place(path, mode="0644", text=text) for path, text in texts.items()]
+    return with_directories(files, [path for path in _FILES if path not in texts])
 
 
 def _texts(chosen: Decision, rdma: Mapping[str, Any]) -> dict[str, str]:

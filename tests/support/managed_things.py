@@ -27,7 +27,7 @@ ANSWERED = {
 }
 
 #: How a file says what is in it. One without any of these only has to be there.
-_TEXTS = frozenset({"template", "content", "file", "text"})
+_TEXTS = frozenset({"template", "content", "file", "text", "fingerprints"})
 
 
 def data_of_roles() -> tuple[DataLoader, dict[str, Any], dict[str, Any]]:

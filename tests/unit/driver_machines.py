@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from machines import gpu, system, tree
+from machines import OURS, as_declared, gpu, system, tree
 
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages as nvidia_driver_packages
@@ -61,6 +61,11 @@ def machine(name: str, root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         planned = nvidia_driver.plan(found, wants(case))
         tree(root, {path.lstrip("/"): text for path, text in planned.files.items()})
         found = facts(root, case)
+        if planned.key:
+            # Nobody has the keys of all repositories that the fixtures have.
+            place = planned.key["path"]
+            there = as_declared(planned.managed())
+            found["gpu"]["files"] |= {path: there[path] for path in (place, place.rpartition("/")[0])}
     return found, case
 
 
@@ -71,7 +76,11 @@ def facts(root: Path, case: dict[str, Any]) -> dict[str, Any]:
         "container": "",
         "lock": {"holder": case.get("lock"), "waited": 0},
     }
-    found["gpu"] = gpu.collect(root, lambda command: answer(case, command), files=nvidia_driver_packages.FILES)
+    found["gpu"] = gpu.collect(root, lambda command: answer(case, command), files=nvidia_driver_packages.PLACES)
+    for state in found["gpu"]["files"].values():
+        # They are those of whoever runs the tests.
+        if state["kind"] != "absent":
+            state.update(OURS, mode="0755" if state["kind"] == "directory" else "0644")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from provision import content
+from provision.model.managed import Managed
 
 
 def plugin(path: str, name: str = "") -> ModuleType:
@@ -68,6 +70,7 @@ commands = plugin("plugins/module_utils/machine_commands.py", "ansible.module_ut
 hardware = plugin("plugins/module_utils/machine_hardware.py", "ansible.module_utils.machine_hardware")
 mounts = plugin("plugins/module_utils/machine_mounts.py", "ansible.module_utils.machine_mounts")
 hosts = plugin("plugins/module_utils/hosts_text.py", "ansible.module_utils.hosts_text")
+plugin("plugins/module_utils/openpgp_keys.py", "ansible.module_utils.openpgp_keys")
 state = plugin("plugins/module_utils/machine_state.py", "ansible.module_utils.machine_state")
 key = plugin("plugins/module_utils/machine_key.py", "ansible.module_utils.machine_key")
 users = plugin("plugins/module_utils/machine_users.py", "ansible.module_utils.machine_users")
@@ -88,6 +91,22 @@ def tree(root: Path, files: dict[str, str]) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     return root
+
+
+#: Whose a place is that a role has made.
+OURS = {"owner": "root", "group": "root", "uid": 0, "gid": 0}
+
+
+def as_declared(wanted: Managed) -> dict[str, dict[str, Any]]:
+    """Return what a machine answers about paths on which all is as it should be."""
+    states: dict[str, dict[str, Any]] = {path: {"kind": "absent"} for path in wanted.absent}
+    for place in wanted.directories:
+        states[place.path] = {"kind": "directory", **OURS, "mode": place.mode}
+    for place in wanted.files:
+        states[place.path] = {"kind": "file", **OURS, "mode": place.mode, "fingerprints": list(place.fingerprints)}
+        if place.text is not None:
+            states[place.path]["sha256"] = hashlib.sha256(place.text.encode()).hexdigest()
+    return states
 
 
 def processors(root: Path, *, sockets: int, cores: int, threads: int, offline: frozenset[int] = frozenset()) -> Path:

@@ -135,7 +135,7 @@ def test_where_nothing_is_possible_nothing_is_done_and_it_may_be_no_error() -> N
     assert plan(there, SETTINGS)["apply"] is False
     assert [check.verdict for check in judge.checks(there, SETTINGS, proven=False)] == ["fail"]
     lenient = judge.checks(there, {**SETTINGS, "required": False})
-    assert [(check.verdict, check.unproven) for check in lenient] == [("warn", False), *[("skip", True)] * 4]
+    assert [(check.verdict, check.unproven) for check in lenient] == [("warn", False), *[("skip", True)] * 5]
 
 
 def test_a_driver_that_is_not_loaded_is_known_from_the_disk() -> None:

@@ -195,7 +195,7 @@ def test_every_play_marks_what_it_starts_with_the_run(path: Path) -> None:
 #: What roles say of other machines than their own, file by file, with why there is no better place. A comparison of
 #: machines is an action's (``action_plugins``), what the inventory says of all of them the lookup ``declared``'s.
 OF_OTHERS = {
-    "roles/cluster/defaults/main.yml": "the one place at which all roles read what the controller has told and who is left",
+    "roles/cluster/defaults/main.yml": "the one place where roles read what the controller has told and who is left",
 }
 
 

@@ -277,9 +277,18 @@ def test_the_newest_cuda_of_a_branch(branch: int, cuda: int) -> None:
 def test_machines_of_different_systems_ask_the_right_key(bare: dict[str, Any]) -> None:
     keys = {name: planned(on(bare, name)).key for name in ("ubuntu2204", "debian13", "rocky9")}
 
-    assert keys["ubuntu2204"]["url"].endswith("/ubuntu2204/x86_64/3bf863cc.pub")
+    assert [keys[name]["file"] for name in keys] == ["3bf863cc.asc", "8793F200.asc", ""]
+    assert (keys["ubuntu2204"]["url"], keys["debian13"]["url"]) == ("", "")
     assert keys["debian13"]["fingerprints"] == ["02182E60104FCDC26EAE1B8597A5D4CB8793F200"]
     assert keys["rocky9"]["path"] == "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
+    assert keys["rocky9"]["url"].endswith("/rhel9/x86_64/D42D0685.pub")
+
+
+@pytest.mark.parametrize("own", [{"fingerprint": "A" * 40}, {"keyring": "http://mirror/key.asc"}])
+def test_a_key_that_a_site_names_itself_is_fetched(bare: dict[str, Any], own: dict[str, str]) -> None:
+    key = planned(on(bare), repository="http://mirror/debian12", **own).key
+
+    assert (key["file"], key["url"]) == ("", own.get("keyring", "http://mirror/debian12/3bf863cc.pub"))
 
 
 def test_a_mirror_is_taken_with_its_own_key(bare: dict[str, Any]) -> None:
@@ -500,7 +509,7 @@ def test_unattended_upgrades_and_nouveau_are_kept_away(bare: dict[str, Any]) -> 
 
 
 def test_a_list_of_another_source_is_taken_away(bare: dict[str, Any]) -> None:
-    bare["gpu"]["files"][nvidia_driver_packages.LIST] = "deb http://somewhere ./\n"
+    bare["gpu"]["files"][nvidia_driver_packages.LIST] = {"kind": "file"}
 
     plan = planned(on(bare, "ubuntu2404"), source="distribution")
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from machines import tree
+from machines import as_declared, tree
 from rdma_machines import INFINIBAND, ROCE, SOFT, capabilities, device, found, pci
 
 from provision.judge import gpudirect as judge_gpudirect
 from provision.judge import rdma as judge_rdma
+from provision.rdma import gpudirect_machine
 from provision.rdma.expected import Expected
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -52,7 +53,15 @@ def machine(root: Path, state: dict[str, Any]) -> dict[str, Any]:
         pci(root, address, vendor="0x15b3", kind="0x020700")
     said = {"ibstat": ibstat(state), "ofed_info": state.get("ofed", ""), **state.get("commands", {})}
     rdma = found(root, run=lambda command: said.get(command[0]))
-    return {"gpu": gpu(state), "rdma": {**rdma, "login": state.get("login", "unlimited")}}
+    told = {"gpu": gpu(state), "rdma": {**rdma, "login": state.get("login", "unlimited")}}
+    chosen = gpudirect_machine.decision(told, mechanisms(state))
+    told["gpu"]["files"] = as_declared(gpudirect_machine.managed(chosen, told))
+    return told
+
+
+def mechanisms(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the role's settings."""
+    return {"nccl": "", "release": state.get("release", ""), "legacy_allowed": False, "required": True}
 
 
 def ibstat(state: dict[str, Any]) -> str:
@@ -84,8 +93,7 @@ def judged(root: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     settings = {"wanted": "auto", "declared": declared, "memlock": "unlimited", "simulated": False, "ofed": NO_OFED}
     group = Expected(**state.get("group", {}), source="most machines of the group")
     checks = [check.as_dict() for check in judge_rdma.checks(asked["rdma"], group, settings)]
-    decide = {"nccl": "", "release": state.get("release", ""), "legacy_allowed": False, "required": True}
-    checks += [check.as_dict() for check in judge_gpudirect.checks(asked, decide)]
+    checks += [check.as_dict() for check in judge_gpudirect.checks(asked, mechanisms(state))]
     return {check["id"]: check for check in checks}
 
 

@@ -8,12 +8,16 @@ import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from machines import plugin
+from machines import OURS as ROOTS
+from machines import plugin, run_module, state
 
 from provision import content
+from provision.model.places import Place, difference
+from provision.nvidia import driver_packages
 
 key = plugin("plugins/modules/repository_key.py")
 
@@ -51,7 +55,10 @@ def test_a_key_that_comes_with_a_role_is_the_one_whose_fingerprint_the_role_decl
     path: Path, tmp_path: Path
 ) -> None:
     role = path.relative_to(content.ROOT / "roles").parts[0]
-    declared = yaml.safe_load((content.ROOT / "roles" / role / "defaults/main.yml").read_text())[f"{role}_fingerprints"]
+    defaults = yaml.safe_load((content.ROOT / "roles" / role / "defaults/main.yml").read_text())
+    # The driver's role has a table of them, by system.
+    of_systems = [fingerprint for fingerprint, name in driver_packages.KEYS.items() if name == path.name]
+    declared = of_systems if role == "nvidia_driver" else defaults[f"{role}_fingerprints"]
     tmp_path.chmod(0o700)
 
     rows = [row.split(":") for row in gpg(tmp_path, "--show-keys", "--with-colons", str(path)).decode().splitlines()]
@@ -92,3 +99,47 @@ def test_spaces_and_small_letters_in_an_expected_fingerprint_do_not_matter() -> 
 def test_what_is_no_key_is_refused(data: bytes) -> None:
     with pytest.raises(key.KeyProblemError):
         key.fingerprints(data)
+
+
+@pytest.fixture
+def kept(made: tuple[bytes, bytes, str], tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A key that is there, and how it is asked for."""
+    path = tmp_path / "key.asc"
+    path.write_bytes(made[1])
+    path.chmod(0o600)
+    return path, {"path": str(path), "url": "file:///nowhere", "fingerprints": [made[2]], "mode": "0644"}
+
+
+def test_a_key_that_is_there_is_not_fetched_and_gets_its_mode(kept: tuple[Path, dict[str, Any]]) -> None:
+    path, asked = kept
+
+    first, second = (run_module("plugins/modules/repository_key.py", asked) for _ in range(2))
+
+    assert (first["changed"], second["changed"], path.stat().st_mode & 0o777) == (True, False, 0o644)
+
+
+def test_a_key_without_armour_which_apt_would_not_read_is_made_anew(
+    kept: tuple[Path, dict[str, Any]], made: tuple[bytes, bytes, str], tmp_path: Path
+) -> None:
+    path, asked = kept
+    path.write_bytes(made[0])
+    (tmp_path / "source").write_bytes(made[1])
+
+    told = run_module("plugins/modules/repository_key.py", {**asked, "url": f"file://{tmp_path}/source"})
+
+    assert (told["changed"], key.fingerprints(path.read_bytes())) == (True, [made[2]])
+    assert path.read_bytes().startswith(b"-----BEGIN")
+
+
+def test_a_machine_tells_which_keys_a_file_holds(made: tuple[bytes, bytes, str], tmp_path: Path) -> None:
+    wanted = Place("/key.asc", mode="0644", fingerprints=(made[2].lower(),))
+
+    def said(text: bytes) -> str:
+        (tmp_path / "key.asc").write_bytes(text)
+        (answer,) = state.paths(tmp_path, ["/key.asc"], contents=["/key.asc"]).values()
+        return difference(wanted, "file", {**answer, **ROOTS, "mode": "0644"})
+
+    assert said(made[1]) == ""
+    other = OURS[0].read_bytes()
+    for text in (b"", made[0], b"no key", other, made[1] + other):
+        assert said(text) == "holds another key than the expected one, or none"

@@ -13,9 +13,18 @@ def gpudirect_checks(found, settings, proven):
     return [check.as_dict() for check in gpudirect.checks(found, settings, proven=bool(proven))]
 
 
+def gpudirect_places(root):
+    """Return the places of all files that a mechanism may want; below another ``root`` they are the same."""
+    return list(gpudirect_machine.PLACES) if root else []
+
+
 class FilterModule:
     """The filters of this role."""
 
     def filters(self):
         """Return them by name."""
-        return {"gpudirect_plan": gpudirect_machine.plan, "gpudirect_checks": gpudirect_checks}
+        return {
+            "gpudirect_plan": gpudirect_machine.plan,
+            "gpudirect_checks": gpudirect_checks,
+            "gpudirect_places": gpudirect_places,
+        }

@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
         wants = dict(self._task.args["wants"].items())
         asked = {
             "gather": ["gpu"],
-            "files": list(nvidia_driver_packages.FILES),
+            "files": list(nvidia_driver_packages.PLACES),
             "apt": wants["source"] == "distribution",
         }
         answer = self._execute_module(module_name="machine_facts", module_args=asked, task_vars=task_vars)

@@ -45,8 +45,8 @@ def nvidia_driver_unbuilt(gpu, kernels):
 
 
 def nvidia_driver_files(source):
-    """Return the files that are ours or in the way, for a driver from this source."""
-    return list(driver_packages.FILES) if source else []
+    """Return the places of files that are ours or in the way, for a driver from this source."""
+    return list(driver_packages.PLACES) if source else []
 
 
 class FilterModule:

@@ -1,0 +1,60 @@
+"""A directory or file as it should be, and what is wrong with what a machine says is there. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory or file as it should be. ``text`` is a file's content; ``secret``: it is never shown.
+
+    ``known`` is false where nobody has said what its content has to be. ``program``: the text is one of a program, of
+    which nobody wants to read the difference. ``fingerprints``: the file holds public keys, each one of these.
+    """
+
+    path: str
+    owner: str = "root"
+    group: str = "root"
+    mode: str = "0755"
+    text: str | None = None
+    secret: bool = False
+    known: bool = True
+    program: bool = False
+    fingerprints: tuple[str, ...] = ()
+
+
+def difference(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
+    """Return how a place differs from what ``machine_facts`` says of it; empty for as it should be, or not answered."""
+    if state is None or "kind" not in state:
+        return ""
+    if state["kind"] != kind:
+        return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a {kind}"
+    problems = ["has another text"] if text_differs(place, state) else []
+    if place.fingerprints and not _keys_expected(place, state):
+        problems.append("holds another key than the expected one, or none")
+    if state.get("mode") != place.mode:
+        problems.append(f"has mode {state.get('mode')}, not {place.mode}")
+    for what, number in (("owner", "uid"), ("group", "gid")):
+        wanted = getattr(place, what)
+        if wanted not in (state.get(what), str(state.get(number))):
+            problems.append(f"has {what} {state.get(what)}, not {wanted}")
+    return " and ".join(problems)
+
+
+def text_differs(place: Place, state: Mapping[str, Any]) -> bool:
+    """Tell whether a file has another text than the one it should have."""
+    if place.text is None:
+        return False
+    return state.get("sha256") != hashlib.sha256(place.text.encode()).hexdigest()
+
+
+def _keys_expected(place: Place, state: Mapping[str, Any]) -> bool:
+    """A file with one key more than the expected ones would have the repository trusted by that, too."""
+    wanted = {re.sub(r"\s", "", text).upper() for text in place.fingerprints}
+    found = set(state.get("fingerprints") or ())
+    return bool(found) and found <= wanted
