@@ -11,7 +11,8 @@ nobody judges the run as a whole (clusterctl, or the callback beside our playboo
 alone. The record is a file of this run's own: facts and variables could be set by a machine's answer.
 
 Why not C(ansible.builtin.assert): it knows true and false and no unknown, has one sentence for all conditions, and
-leaves nothing from which the verdict of a run could be made.
+leaves nothing from which the verdict of a run could be made. No figure: capability, as a check that was not answered
+is neither of the two.
 """
 
 from __future__ import annotations

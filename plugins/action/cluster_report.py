@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put data into the run's report, from the control node: ``status`` is ``cluster_status`` of the result.
 
-Why not C(ansible.builtin.set_stats): its values come with the end of the run, and one that is killed has none.
+Why not C(ansible.builtin.set_stats): its values come with the end of the run, and one that is killed has none. No
+figure: safety, as a killed run has to be told as it was.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ question that was not answered says of which machine, as ``asked``: the report n
 
 Why not C(delegate_to) alone: Ansible takes a delegated task that reaches nobody for a failure of the machine that
 asks, and a play of one machine, as the one that asks is, then ends the run; so does one that is out of time, before
-``failed_when`` is looked at. What a verification asks the controller for must cost the nodes neither. A machine
-that was silent is not asked again in the same run: each question would wait as long as the first. Nor is one that
-could not be reached before the run, and is no part of it (``clusterctl_left_out``).
+``failed_when`` is looked at. What a verification asks the controller for must cost the nodes neither. A machine that
+was silent is not asked again in the same run: each question would wait as long as the first. Nor is one that could
+not be reached before the run, and is no part of it (``clusterctl_left_out``). No figure: safety, as one silent
+machine must not end the run of all others.
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ answer, as ``ansible_facts.cluster_machine``.
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
-- ``prove``: what does not pass is a failure. It is asked for after a role's work, when a machine that has restarted
-  something is at its slowest: what is unknown is asked once more, too. For verify (``cluster_check_collect``) it is
-  recorded, and asked once: a verdict on machines that hang would take five times as long, and have lost them by then.
+- ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
+  once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
+  recorded.
 - ``share``: what the machine tells others; of one that the task is delegated to, silence is an answer.
 
 What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
-what roles and other machines' wants read. Why not tasks in check mode: each is 0.067 s a machine, all of this 0.16 s.
+what roles and other machines' wants read. Why not tasks in check mode: there are hundreds. Measured (November 2026):
+over ssh each is 0.03 s of the control node's processor a machine, all of this 0.13 s (C(make bench)).
 """
 
 from __future__ import annotations
@@ -247,11 +248,8 @@ class ActionModule(ActionBase):
             for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
                 road.merge(options, option, value)
         before = time.time()
-        answer = self._execute_module(
-            module_name="machine_facts",
-            module_args={**options, "patience": patience},
-            task_vars=variables,
-        )
+        options["patience"] = patience
+        answer = self._execute_module(module_name="machine_facts", module_args=options, task_vars=variables)
         return answered(answer, options["gather"], before, time.time())
 
     def _rendered(self, role, templar, variables):

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Have an image in the store that all users of a node share.
 
-Why not C(containers.podman.podman_image): it wants podman on the machine and knows only the store of whoever runs
-it. Here podman comes with an image, and what is written is the store that all users of the node read: an image of
-several GB is there once and not once for each user.
+Why not C(containers.podman.podman_image): it wants podman on the machine and knows only the store of whoever runs it.
+Here podman comes with an image, and what is written is the store that all users of the node read: an image of several
+GB is there once and not once for each user. No figure: capability, as no module writes a store for others.
 """
 
 from __future__ import annotations

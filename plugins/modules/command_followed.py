@@ -4,7 +4,8 @@
 """Run a program that tells how far it is, and hand that on while it runs.
 
 Why not C(ansible.builtin.command): it keeps what a program writes on its standard error until the program has ended,
-which is minutes for a training job. Asking meanwhile (C(async) and C(poll)) would cost a connection for each question.
+which is minutes for a training job. Asking meanwhile (C(async) and C(poll)) would cost a connection for each
+question. No figure: capability, as no module of Ansible's tells anything before it ends.
 """
 
 from __future__ import annotations

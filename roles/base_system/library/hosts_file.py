@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep our block in a hosts file, and the machine's own name off the loopback addresses.
 
-Why not C(ansible.builtin.blockinfile): it leaves the line that gives the machine's own name a loopback address, and
-a daemon then offers that address to the cluster. The text comes from the function with which the file is judged
-(C(hosts_text.planned)), so that both say the same.
+Why not C(ansible.builtin.blockinfile): it leaves the line that gives the machine's own name a loopback address, and a
+daemon then offers that address to the cluster. The text comes from the function with which the file is judged
+(C(hosts_text.planned)), so that both say the same. No figure: safety, as a daemon at a loopback address is reached by
+nobody.
 """
 
 from __future__ import annotations

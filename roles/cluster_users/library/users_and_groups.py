@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Have users and groups on a machine as they are declared, all in one call.
 
-Why not C(ansible.builtin.user), C(group) and C(lineinfile): with a home and subordinate numbers, a user is four tasks
-of 0.2 s of the control node's processor on every machine. A hundred users on two hundred machines would be more than
-four hours; this is one task a machine. What is done is the same: C(useradd), C(usermod), C(userdel) and C(groupadd) are
-called, and only for what differs.
+Why not C(ansible.builtin.user), C(group) and C(lineinfile): with subordinate numbers, a user is three questions to
+each machine; this is one for all users. What is done is the same: C(useradd), C(usermod), C(userdel) and C(groupadd)
+are called, and only for what differs. Measured (November 2026, over ssh, 20 users on whom nothing is to be done, the
+least of three): a machine takes 1 s beside 23 s, and 0.3 s of the control node's processor beside 1.9 s. Of a hundred
+users on two hundred machines that is half an hour of the processor.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 """Have an image of exactly one recipe in a registry, built here unless it is there already.
 
 Why not C(community.docker.docker_image_build): it asks whether there is an image of this name, not whether it is of
-this recipe, and does not keep the digest; it wants a Python library on the machine, too. This saves building what
-is there.
+this recipe, and does not keep the digest; it wants a Python library on the machine, too. This saves building what is
+there. No figure: capability, as an image's name does not tell what it was made from.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 """Install a CUDA toolkit from NVIDIA's self-extracting installer, and not the driver that is in it.
 
 Why not C(ansible.builtin.get_url) and C(ansible.builtin.command) with C(creates): a toolkit that was interrupted in
-the middle would count as installed, and the installer, several GB, would stay. Here the compiler's own word
-decides.
+the middle would count as installed, and the installer, several GB, would stay. Here the compiler's own word decides.
+No figure: safety, as half a toolkit must not count as one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 node's collected records were registered, ``directory`` where those were; ``simulated``, ``gpudirect`` (whether data has
 to go that way) and ``release`` (of the program) are what they are compared with.
 
-Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
+figure: safety, as what machines answer is read in one place.
 """
 
 from __future__ import annotations

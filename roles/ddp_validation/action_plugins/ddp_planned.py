@@ -6,7 +6,8 @@
 one to take. What the nodes declare is the inventory's, and what became of their own jobs in this run is the
 controller's facts. With C(delegate_facts) the plan is one of them, C(cluster_ddp_planned).
 
-Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
+figure: safety, as what machines answer is read in one place.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Have the files of a program on the machine.
 
-Why not C(ansible.builtin.copy): it takes a file each, with several questions to the machine. For the modules of the
-proof of training that was 1.7 s of the control node's processor a machine, and 155 to 204 s on an emulated one; this is
-one question.
+Why not C(ansible.builtin.copy): it takes a file each, with several questions to the machine; this is one question.
+Measured (November 2026, over ssh, the 16 modules of the proof of training with nothing to write, the least of three):
+a machine takes 1 s beside 17 s, and 0.2 s of the control node's processor beside 1.1 s. An emulated one took 155 to
+204 s.
 """
 
 from __future__ import annotations

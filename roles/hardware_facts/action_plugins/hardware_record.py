@@ -7,7 +7,7 @@ directory, or empty. The result carries ``values`` (what was undeclared, also wh
 ``path``. A machine that answers what no inventory may hold fails, alone, and nothing is written for it.
 
 Why not C(ansible.builtin.template) on the control node: what a machine answers is input, and passes the inventory's
-own model before it becomes inventory.
+own model before it becomes inventory. No figure: safety, as a machine must not write an inventory's text.
 """
 
 from __future__ import annotations

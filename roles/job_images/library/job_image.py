@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Have one image of job_images in the cluster's registry: built, read from an archive, or copied from another registry.
 
-Why not C(community.docker.docker_image_build), C(docker_image_load) and C(docker_image_pull): they ask whether there is
-an image of this name, not whether it is of what is declared now, keep no digest, and unpack what is only to go on to
-the registry. skopeo copies it there, and says first for which machines it is and how large.
+Why not C(community.docker.docker_image_build), C(docker_image_load) and C(docker_image_pull): they ask whether there
+is an image of this name, not whether it is of what is declared now, keep no digest, and unpack what is only to go on
+to the registry. skopeo copies it there, and says first for which machines it is and how large. No figure: capability,
+as none of them goes from registry to registry.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Remove images of jobs from the controller's registry that are no longer declared, and the room that they took.
 
-Why not C(ansible.builtin.uri) and C(command): which manifests there are is in the registry's directory, and its garbage
-is collected under the lock of those who push, because what is only half there would be taken for garbage.
+Why not C(ansible.builtin.uri) and C(command): which manifests there are is in the registry's directory, and its
+garbage is collected under the lock of those who push, because what is only half there would be taken for garbage. No
+figure: safety, as an image that is just being pushed must not be collected.
 """
 
 from __future__ import annotations

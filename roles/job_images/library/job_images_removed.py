@@ -4,7 +4,8 @@
 """Remove images of jobs from a node's store that are no longer declared, but for those that a job uses.
 
 Why not C(containers.podman.podman_image) with C(state=absent): it wants podman on the machine, and knows nothing of
-jobs, whose containers rest on the store without being in its list.
+jobs, whose containers rest on the store without being in its list. No figure: safety, as an image must not go under a
+job.
 """
 
 from __future__ import annotations

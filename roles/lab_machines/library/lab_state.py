@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask Docker and QEMU which machines of a lab there are and what they are doing.
 
-Why not C(community.docker.docker_container_info): it asks for one container by its name, wants a Python library,
-and knows nothing of virtual machines.
+Why not C(community.docker.docker_container_info): it asks for one container by its name, wants a Python library, and
+knows nothing of virtual machines. No figure: capability, as it tells containers and virtual machines alike.
 """
 
 from __future__ import annotations

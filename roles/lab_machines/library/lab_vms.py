@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep the virtual machines of a lab running that it shall have, and remove all others.
 
-Why not C(community.libvirt.virt): it wants libvirt's daemon, which a computer that is a container itself often
-cannot run. These machines are processes of QEMU and need nothing else.
+Why not C(community.libvirt.virt): it wants libvirt's daemon, which a computer that is a container itself often cannot
+run. These machines are processes of QEMU and need nothing else. No figure: capability, as a lab in a container has no
+other virtual machines.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 ``made`` and ``decoded`` name the variables in which the machines' answers were registered; ``wants`` is what they are
 compared with. It runs once for all, because which of them is the odd one shows only beside the others.
 
-Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
+figure: safety, as what machines answer is read in one place.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ whose credentials all others decode. The result then carries ``clock_offset``, t
 this question, because one that a hung munged delays is not asked it.
 
 Why not an expression in the task: it would read all machines' variables on each machine, and the clock would be a
-question of its own, 0.2 s of the control node's processor each.
+question of its own.
 """
 
 from __future__ import annotations

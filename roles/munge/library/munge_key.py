@@ -5,7 +5,7 @@
 
 Why not C(ansible.builtin.slurp) and C(ansible.builtin.copy): the key would pass through the control node, its
 memory, its temporary files and the answers of its modules, which C(no_log) only keeps from being shown. This saves
-the key from being anywhere but on the machines that need it. No figure: safety.
+the key from being anywhere but on the machines that need it. No figure: safety, as who has the key is everybody.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make a credential on this machine, or decode those that others made. Changes nothing.
 
-Why not C(ansible.builtin.command) of munge and unmunge: each credential would be an item of a loop, 0.067 s of the
-control node's processor, on each machine. And the key is to be compared without leaving the machine.
+Why not C(ansible.builtin.command) of munge and unmunge: each credential would be an item of a loop, on each machine.
+And the key is to be compared without leaving the machine. Measured (November 2026, over ssh, the least of three): an
+item is 0.013 s of the control node's processor and 0.3 s of time, so that among 16 machines each would take 5 s.
 """
 
 from __future__ import annotations

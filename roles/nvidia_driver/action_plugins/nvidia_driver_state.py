@@ -6,8 +6,8 @@
 that Slurm does not know; prove the driver where nothing is to be done) or ``verify`` (prove it). The result carries
 ``machine``, ``plan``, ``activation``.
 
-Why not a task for each step: a machine without GPUs would skip them one by one, 0.018 s of the control node's
-processor each.
+Why not a task for each step: a machine without GPUs would skip them one by one. Measured (November 2026, ten machines,
+the least of three): a task that is skipped is 0.011 s of the control node's processor a machine.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 """Ask a machine's package manager whether a driver could be installed, without changing anything there. Python 3.8.
 
 Why not C(ansible.builtin.apt) or C(ansible.builtin.dnf) in check mode: they ask with the machine's own sources and
-lists, which would have to be changed first. This saves a drain, and a half-changed machine, where the package
-manager refuses.
+lists, which would have to be changed first. This saves a drain, and a half-changed machine, where the package manager
+refuses. No figure: safety, as nothing may be changed to find out that nothing can be.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 ``plan`` is who moves data to whom, with what only this run's machines know (``token``). It runs once for all: each
 machine would read all machines' answers, the square of their number.
 
-Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
+figure: safety, as what machines answer is read in one place.
 """
 
 from __future__ import annotations

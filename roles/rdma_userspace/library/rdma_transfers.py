@@ -4,7 +4,8 @@
 """Move data to other machines over RDMA, both sides at once, and report what the tools and the counters said.
 
 Why not C(ansible.builtin.command) with C(async): both sides of a transfer have to be at the same step at the same
-time, and nobody tells one task when another machine's is ready.
+time, and nobody tells one task when another machine's is ready. No figure: capability, as no task of Ansible's speaks
+to another machine's.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
 sacctmgr is; ``wants`` is what the judge of the role compares with. What cannot be set yet is left, without failing: the
 role's proof says whether it was set in the end.
 
-Why not tasks: which commands there are follows from the answer, and each would be a task of its own.
+Why not tasks: which commands there are follows from the answer, and each would be a task of its own. No figure:
+capability, as a play cannot know before how many commands there are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ variable in which each node's own answer was registered. What is not tried, and 
 C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions`` are what is tried once for each kind of node in
 each partition; they become the fact C(cluster_sessions_planned).
 
-Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads.
+Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
+figure: safety, as what machines answer is read in one place.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 """Give containers that run the machine's /etc/hosts as it is now, without a restart.
 
 Why not a restart: the engine copies the file when a container starts, so a new machine of the cluster would cost the
-daemons of all others a start. Why not C(copy) and C(template): the container shows the very file that was there when it
-started, so it has to be written in its place.
+daemons of all others a start. Why not C(copy) and C(template): the container shows the very file that was there when
+it started, so it has to be written in its place. No figure: safety, as jobs go on where a daemon is not restarted.
 """
 
 from __future__ import annotations

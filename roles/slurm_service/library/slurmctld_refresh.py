@@ -4,7 +4,8 @@
 """Ensure that slurmctld runs with the files in its directory, in the place where it is, or with those of before.
 
 Why not a handler with C(scontrol reconfigure): it is forgotten when the run is killed after the files were written,
-and one that fails leaves files with which slurmctld does not start again.
+and one that fails leaves files with which slurmctld does not start again. No figure: safety, as a killed run must not
+leave a controller that cannot start.
 """
 
 from __future__ import annotations

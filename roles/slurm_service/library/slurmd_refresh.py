@@ -4,7 +4,8 @@
 """Ensure that slurmd or sackd has the controller's configuration, without touching jobs, and its node takes jobs again.
 
 Why not a handler with C(docker kill --signal): it is forgotten when the run is killed, and after it Docker does not
-start slurmd again when that ends. This saves jobs: slurmd is not restarted for a changed file.
+start slurmd again when that ends. This saves jobs: slurmd is not restarted for a changed file. No figure: safety, as
+jobs go on.
 """
 
 from __future__ import annotations
