@@ -553,6 +553,12 @@ def test_the_duration_of_every_step_of_the_tests_is_noted() -> None:
     assert untimed == []
 
 
+def test_each_step_of_molecule_says_how_long_it_took() -> None:
+    settings = load(content.ROOT / ".config/molecule/config.yml")
+
+    assert settings["ansible"]["env"]["ANSIBLE_CALLBACKS_ENABLED"] == "ansible.posix.timer"
+
+
 def is_python(path: Path) -> bool:
     """Return whether a file is Python's: by its name or, of a program, by its first line."""
     if path.suffix:
