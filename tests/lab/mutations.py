@@ -37,6 +37,7 @@ from mutations_files import (
 )
 from mutations_packages import (
     AUTHORITY,
+    CERTIFICATE,
     CONTROLLER,
     ENGINE,
     MIRROR_CERTIFICATE,
@@ -87,7 +88,11 @@ BATCHES = (
         ),
         verified=SEEN,
     ),
-    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
+    Batch(
+        "controller",
+        # The registry, which is started anew with other settings, would not start without its certificate.
+        (*ENGINE, *CONTROLLER, *CERTIFICATE, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING),
+    ),
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True

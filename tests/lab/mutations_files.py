@@ -63,6 +63,9 @@ SEEN = (
     *spoilt("owner", "container_engine", "/etc/docker", "node2"),
     *spoilt("mode", "container_images", "/etc/containers/registries.conf.d", "node2"),
     *spoilt("owner", "slurm_service", "/var/spool/slurmd", "node1"),
+    *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
+    *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
+    *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
 )
 
 FILES = (
@@ -81,8 +84,6 @@ FILES = (
     *spoilt("there", "container_images", "/var/cache/clusterctl/mirror", "node2"),
     *spoilt("mode", "container_images", WRITER, "head"),
     *spoilt("mode", "container_images", f"{WRITER}/client.key", "head"),
-    *spoilt("mode", "munge", f"{MUNGE}/clusterctl.conf", "head"),
-    *spoilt("there", "slurm_conf", "/etc/slurm/slurm.conf", "node1"),
     *spoilt("mode", "slurm_client", "/opt/clusterctl", "head"),
     *spoilt("owner", "slurm_client", COMMANDS, "head"),
     *spoilt("there", "slurm_client", "/usr/local/bin/slurm-command", "head"),
@@ -95,7 +96,6 @@ FILES = (
         {"slurm_client.programs": "broken; in use: "},
     ),
     *spoilt("gone", "slurm_service", "/var/lib/clusterctl/scratch", "node1"),
-    *spoilt("mode", "slurm_service", "/var/lib/clusterctl", "node2"),
 )
 
 #: No job can be run with these, that of the proof least of all.

@@ -175,7 +175,8 @@ MIRROR_CERTIFICATE = (
     ),
 )
 
-AUTHORITY = (
+#: The authority comes with it, which all machines trust.
+CERTIFICATE = (
     Row(
         "the registry's certificate is gone",
         "head",
@@ -187,6 +188,9 @@ AUTHORITY = (
         ("container_images.files@node1", "container_images.files@node2", "container_images.files@login1"),
         (*REGISTRIES, "clusterctl-mirror@node1"),
     ),
+)
+
+AUTHORITY = (
     *spoilt("mode", "container_images", "/etc/clusterctl", "head"),
     *spoilt("owner", "container_images", f"{WRITER}/client.cert", "head"),
     *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),

@@ -84,7 +84,7 @@ def differences(rows: tuple[Row, ...], told: list[dict[str, Any]]) -> list[str]:
     for key in sorted(wanted.keys() & found):
         said = found[key]["observed"]
         unsaid = [words for words in wanted[key] if words not in said]
-        # A check names five things and counts the others; each is seen to be as it was, in the end.
+        # A check names some things and counts the others; each is seen to be as it was, in the end.
         counted = re.search(r"; and (\d+) more$", said)
         if len(unsaid) > (int(counted[1]) if counted else 0):
             wrong += [f"{'@'.join(key)} does not say '{words}': {said}" for words in unsaid]
@@ -267,7 +267,7 @@ def test_all_files_of_all_machines_are_told_and_repaired_at_once(provisioned_lab
     for machine, told in managed.items():
         for role, paths in ((role, paths) for role, paths in told.items() if paths):
             said = observed.get((f"{role}.files", machine), "nothing")
-            # A check names five things and counts the others.
+            # A check names some things and counts the others.
             counted = re.search(r"; and (\d+) more$", said)
             if sum(f"{path} {says}" in said for path in paths) + int(counted[1] if counted else 0) != len(paths):
                 wrong.append(f"{role}.files@{machine} does not tell {paths}: {said}")
