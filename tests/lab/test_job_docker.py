@@ -114,6 +114,17 @@ def test_a_container_has_what_the_job_has_and_ends_with_it(lab: Lab) -> None:
     )
 
 
+def test_a_container_has_our_programs_and_knows_its_job(lab: Lab) -> None:
+    asks = "scontrol show hostname | head -n 1; torchrun-slurm --dry-run true 2>&1 | head -n 1"
+    said = lab.said(
+        "srun --quiet --nodes=2 --ntasks-per-node=1 docker run --rm --network host --device /dev/infiniband"
+        f" {of_slurm(lab)} sh -c '{asks}' 2>/dev/null"
+    ).splitlines()
+
+    assert said.count("node1") == 2
+    assert len([line for line in said if ", 2 x 1 worker, first node1 at " in line]) == 1, "the first node's task says it"
+
+
 @pytest.mark.proves("docker_overlay")
 def test_a_training_runs_over_the_overlay_network_by_the_containers_names(lab: Lab) -> None:
     lab.ssh("head", f"cat >train.py <<'END'\n{TRAIN}\nEND", user="ada")

@@ -205,7 +205,7 @@ def test_an_option_becomes_what_it_means_in_a_job(
 
 
 def test_adapters_are_given_where_a_node_has_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(OPTIONS["Run"].set_device.__globals__, "INFINIBAND", str(tmp_path / "infiniband"))
+    monkeypatch.setattr(sys.modules["job_container"], "INFINIBAND", str(tmp_path / "infiniband"))
     asked = ("--device", f"{tmp_path}/infiniband")
     words, told, _ = run(*asked)
     assert (words, told) == ([], [f"{' '.join(asked)} is left out: this node has no RDMA adapter"])

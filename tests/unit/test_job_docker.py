@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +188,77 @@ def test_nvidias_gpus_are_named_by_their_own_names() -> None:
 
     assert '--gpus="device=GPU-a,GPU-b"' in told("--gpus", "all", "img", known=known)[0]
     assert not [word for word in told("img", known=known)[0] if "GPU-" in word]
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is laid out for the job on its node; slurmd's image has two programs for containers."""
+    own = tmp_path / "in_container"
+    own.mkdir()
+    for name in ("scontrol", "torchrun-slurm"):
+        (own / name).write_text(f"#!/bin/sh\necho {name}\n")
+        (own / name).chmod(0o755)
+    of_job = tmp_path / "jobs/7/runtime"
+    of_job.mkdir(parents=True)
+    monkeypatch.setattr(sys.modules["job_container"], "IN_CONTAINER", own)
+    monkeypatch.setattr(sys.modules["job_container"], "hosts", lambda nodes: [f"{nodes[:-5]}{n}" for n in (1, 2)])
+    monkeypatch.setitem(ENGINE["words"].__globals__, "OF_JOBS", tmp_path / "jobs")
+    return of_job
+
+
+def test_a_container_of_the_machines_docker_has_our_programs_from_where_the_machine_sees_them(job: Path) -> None:
+    words = told("img")[0]
+
+    place = job / "in_container"
+    assert [word for word in words if word.startswith("--volume")] == [
+        f"--volume={place}/{name}:/usr/local/bin/{name}:ro" for name in ("scontrol", "torchrun-slurm")
+    ]
+    assert (place / "torchrun-slurm").stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in place.iterdir()) == ["scontrol", "torchrun-slurm"]
+
+    # A node that has no more room for them says so.
+    (place / "scontrol").unlink()
+    (job.parent.parent.parent / "in_container/scontrol").unlink()
+    (job.parent.parent.parent / "in_container/scontrol").symlink_to("nowhere")
+    with pytest.raises(Exception, match=r"in_container: No such file") as refused:
+        told("img")
+    assert type(refused.value).__name__ == "RefusedError"
+
+
+def test_a_container_of_the_machines_docker_knows_the_jobs_nodes_and_the_sites_directories(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = [("HF_HOME", str(tmp_path), True), ("PIP_NO_INDEX", "1", False)]
+    monkeypatch.setattr(sys.modules["site_environment"], "lines", lambda *_: site)
+    monkeypatch.setattr(
+        sys.modules[__name__], "JOB", JOB | {"SLURM_STEP_NODELIST": "gpu[1-2]", "PIP_NO_INDEX": "1", "HF_HOME": "/x"}
+    )
+    mount = f"{tmp_path}:{tmp_path}"
+
+    words = told("img")[0]
+    assert {"--env=HF_HOME", "--env=PIP_NO_INDEX", "--env=CLUSTERCTL_STEP_HOSTS=gpu1 gpu2", mount} <= set(words)
+    # Docker would refuse two mounts at one place.
+    assert mount not in told("-v", f"/mine:{tmp_path}", "img")[0]
+    assert mount not in told("--mount", f"type=bind,src=/mine,dst={tmp_path}", "img")[0]
+
+
+def test_adapters_are_asked_for_where_a_node_has_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "infiniband"
+    monkeypatch.setattr(sys.modules["job_container"], "INFINIBAND", str(place))
+
+    words, lines = told("--device", str(place), "img")
+    assert f"--device={place}" not in words
+    assert lines == [f"--device {place} is left out: this node has no RDMA adapter"]
+
+    place.mkdir()
+    (place / "uverbs0").touch()
+    assert f"--device={place}" in told("--device", str(place), "img")[0]
+
+
+def test_a_requeue_that_could_not_be_asked_for_is_refused_before_anything_starts() -> None:
+    with pytest.raises(Exception, match="no way leads from a container of the node's own Docker") as refused:
+        told("img", "torchrun-slurm", "--requeue-on=node-failure", "train.py")
+    assert "srun --container-image" in refused.value.args[1]
 
 
 @pytest.mark.parametrize("option", ["--memory=64g", "--cpuset-cpus=0-63", "--cgroup-parent=/", "--privileged"])

@@ -7,15 +7,20 @@ script to what Slurm gave its job: its processors, memory and GPUs; and job_end 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import granted_gpus
+import job_container
 import run_options
 from granted_gpus import RefusedError
 
 #: The engine's socket for jobs, in a directory that they see.
 SOCKET = "/run/clusterctl/docker.sock"
 DOCKER = "/usr/bin/docker"
+#: What job_begin makes for a job, and job_end removes: the machine and its jobs see it at one path.
+OF_JOBS = Path("/run/clusterctl/jobs")
 #: By which job_end knows a job's containers.
 LABEL = "clusterctl.job"
 
@@ -53,6 +58,30 @@ def gpus(asked: str | None, environment: Mapping[str, str], known: granted_gpus.
     return named + [word for word in words if "nvidia.com/gpu=" not in word]
 
 
+def tools(job: str) -> list[Path]:
+    """Return our programs for containers where the machine sees them, too: those of slurmd's image it does not.
+
+    Raises:
+        RefusedError: they cannot be put there.
+    """
+    of_job = OF_JOBS / job / "runtime"
+    if not os.access(of_job, os.W_OK):
+        return []  # no user's job, for which nothing is laid out
+    place = of_job / "in_container"
+    try:
+        place.mkdir(exist_ok=True)
+        for tool in job_container.own_tools():
+            if not (place / tool.name).exists():
+                # Under another name until it is whole: tasks of a node come at once.
+                part = place / f".{tool.name}.{os.getpid()}"
+                shutil.copy(tool, part)
+                part.replace(place / tool.name)
+    except OSError as problem:
+        fix = "leave this node out, and tell the administrator"
+        raise RefusedError(f"{place}: {problem.strerror}", fix) from problem
+    return [place / tool.name for tool in job_container.own_tools()]
+
+
 def words(
     command: str,
     given: Sequence[str],
@@ -70,9 +99,10 @@ def words(
         known: the GPUs that are described to container engines; None: look.
 
     Raises:
-        RefusedError: a GPU is not the job's.
+        RefusedError: a GPU is not the job's, or nothing leads from such a container to Slurm.
     """
     rest, out, told, asked = list(given), [], [], None
+    places: list[str] = []
     for name, value in run_options.options(rest):
         if name in _LIMITS:
             told.append(f"{name} is left out: what a job may use is Slurm's to say (--mem, --cpus-per-task)")
@@ -87,12 +117,21 @@ def words(
             raise RefusedError(
                 f"--device {value}: GPUs come by --gpus", "--gpus all gives those that the job was granted"
             )
+        elif name == "--device" and (line := job_container.without_adapter(str(value))):
+            told.append(line)
         else:
+            places += job_container.mounted_at(name, str(value)) if name in ("--volume", "--mount") else []
             out.append(name if value is None else f"{name}={value}")
+    if any("--requeue-on" in word for word in rest[1:]):
+        # What is left outside is told by a descriptor, and the engine hands on none.
+        raise RefusedError(
+            "--requeue-on: no way leads from a container of the node's own Docker to Slurm",
+            "srun --container-image=IMAGE torchrun-slurm --requeue-on=node-failure ...",
+        )
     ours = [f"--label={LABEL}={environment['SLURM_JOB_ID']}", f"--cpuset-cpus={','.join(map(str, sorted(cpus)))}"]
     if size := memory(environment):
         ours.append(f"--memory={size}m")
-    ours += [f"--env={name}" for name in sorted(environment) if run_options.PASSED.fullmatch(name)]
+    ours += job_container.words(environment, places, tools(environment["SLURM_JOB_ID"]))
     return [command, *ours, *gpus(asked, environment, known), *out, *rest], told
 
 

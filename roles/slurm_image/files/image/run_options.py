@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import resource
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import granted_gpus
+import job_container
 import node_places
-import site_environment
 from granted_gpus import RefusedError
-
-#: What a container gets of ours beside its image, by the name that it has there.
-IN_CONTAINER = Path("/usr/local/libexec/clusterctl/in_container")
 
 #: Options that have no value of their own, with one dash and with two.
 SHORT_FLAGS = "ditPq"
@@ -50,11 +45,6 @@ LEFT_OUT = {
     "--volume-driver": "volumes are on the node's disk",
     "--isolation": "", "--disable-content-trust": "", "--use-api-socket": "", "--storage-opt": "",
 }  # fmt: skip
-
-#: Variables of the job that a container gets, as a task without container has them.
-PASSED = re.compile(r"(SLURM|SLURMD|NCCL|GLOO|UCX|MASTER|TORCH|OMP)_\w+|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE")
-#: The directory of RDMA adapters' device files. Scripts name it for all nodes of a site.
-INFINIBAND = "/dev/infiniband"
 
 
 def options(words: list[str]) -> Iterator[tuple[str, str | None]]:
@@ -134,19 +124,9 @@ class Run:
         shm = [f"--shm-size={self.shm}"] if self.shm and self.own_ipc else []
         if self.shm and not shm:
             self.say(f"--shm-size {self.shm} is left out: /dev/shm is the job's, as with --ipc=host")
-        first = [*(["--init"] if self.init else []), "--security-opt=label=disable", *self.of_the_job()]
+        first = [*(["--init"] if self.init else []), "--security-opt=label=disable"]
+        first += job_container.words(self.environment, self.places)
         return [*first, *gpus, *self.out, *shm, *([self.image] if self.image else []), *self.command]
-
-    def of_the_job(self) -> list[str]:
-        """Return what gives a container what a task without one has of its job."""
-        site = site_environment.names()
-        words = [f"--env={name}" for name in sorted(self.environment) if PASSED.fullmatch(name) or name in site]
-        words += site_environment.volumes(self.places)
-        for step in ("JOB", "STEP"):
-            if nodes := self.environment.get(f"SLURM_{step}_NODELIST"):
-                words.append(f"--env=CLUSTERCTL_{step}_HOSTS={' '.join(hosts(nodes))}")
-        tools = sorted(IN_CONTAINER.iterdir()) if IN_CONTAINER.is_dir() else []
-        return words + [f"--volume={tool}:/usr/local/bin/{tool.name}:ro" for tool in tools]
 
     # What means something else here: each option by its name.
 
@@ -180,8 +160,8 @@ class Run:
             self.gpus = "all" if name == "all" else before + name
         elif why := node_places.refused(value.partition(":")[0], self.environment, self.known):
             raise RefusedError(f"--device {value}: {why[0]}", why[1])
-        elif value == INFINIBAND and not any(Path(value).glob("*")):
-            self.say(f"--device {value} is left out: this node has no RDMA adapter")
+        elif job_container.without_adapter(value):
+            self.say(job_container.without_adapter(value))
         else:
             self.out.append(f"--device={value}")
 
@@ -229,15 +209,15 @@ class Run:
             self.out.append(f"--security-opt={value}")
 
     def set_volume(self, value: str) -> None:
-        source, colon, rest = value.partition(":")
-        self.places.append(rest.partition(":")[0] or source)
+        source, colon, _ = value.partition(":")
+        self.places += job_container.mounted_at("--volume", value)
         if colon and source.startswith(("/", ".")):
             self.mountable(f"-v {value}", source)
         self.out.append(f"--volume={value}")
 
     def set_mount(self, value: str) -> None:
-        fields = dict(part.partition("=")[::2] for part in next(csv.reader([value]), []))
-        self.places += [fields[name] for name in ("target", "dst", "destination") if name in fields]
+        self.places += job_container.mounted_at("--mount", value)
+        fields = job_container.fields_of(value)
         if fields.get("type") == "bind":
             self.mountable(f"--mount {value}", fields.get("source") or fields.get("src") or "")
         self.out.append(f"--mount={value}")
@@ -259,9 +239,3 @@ def subordinate(path: Path = Path("/etc/subuid")) -> bool:
     except OSError:
         return False
     return any(line.split(":")[0] in (str(os.getuid()), os.environ.get("USER")) for line in lines)
-
-
-def hosts(nodelist: str) -> list[str]:
-    """Return the names of Slurm's list of nodes."""
-    told = subprocess.run(["scontrol", "show", "hostnames", nodelist], check=False, capture_output=True, text=True)
-    return told.stdout.split()
