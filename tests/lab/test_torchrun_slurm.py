@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import labs
 import pytest
@@ -92,9 +93,9 @@ srun --kill-on-bad-exit=1 --container-image=$(podman images --quiet --filter rea
     --container-mounts=$HOME --container-workdir=$HOME torchrun-slurm """
 
 
-def ended(lab: labs.Lab, words: str, before: str = "") -> tuple[str, list[str]]:
+def ended(lab: labs.Lab, words: str, before: str = "", step: str = STEP) -> tuple[str, list[str]]:
     """Submit such a job and wait for it; return its state and exit code, and its log without Slurm's own lines."""
-    lab.said(f"cat >step.sh <<'END'\n{STEP}{words}\nEND")
+    lab.said(f"cat >step.sh <<'END'\n{step}{words}\nEND")
     job = lab.ssh("head", f"{before} sbatch --parsable --wait step.sh", user="ada").stdout.strip()
     asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
     labs.until(lambda: not lab.said(asked).startswith("RUNNING"), 20, lambda: lab.said(asked))
@@ -183,6 +184,24 @@ def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisione
     (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
     assert float(took.split()[3]) < 5
     assert took.endswith(" s: exit code 75")
+
+
+def test_a_node_that_does_not_reach_the_first_ends_the_step_also_where_srun_does_not(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    closed = f"INPUT -s {lab.address('node2')} -p tcp --syn --dport 10000:65535 -j DROP"
+    lab.root("node1", f"iptables -I {closed}")
+    begun = time.monotonic()
+    try:
+        state, log = ended(lab, "--env kubeflow echo ran", step=STEP.replace("--kill-on-bad-exit=1 ", ""))
+    finally:
+        lab.root("node1", f"iptables -D {closed}")
+
+    assert state == "FAILED|75:0", log
+    assert time.monotonic() - begun < 40, "it waited for --check-wait"
+    (told,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
+    assert told.startswith("torchrun-slurm: not started: node2: node1 cannot be reached at "), log
+    (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
+    assert float(took.split()[3]) < 5
 
 
 def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(provisioned_lab: labs.Lab) -> None:

@@ -1,15 +1,17 @@
-"""What holds for all unit tests: reading an inventory starts no Ansible."""
+"""What holds for all unit tests: reading an inventory starts no Ansible; and what several of them run."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import zipapp
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
+from torchrun_nodes import LAUNCH
 
 from provision.ansible_env import clean_environment
 from provision.inventory import loader
@@ -49,3 +51,11 @@ def forked_loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dumped]:
     if reader.cache_info().currsize:
         # Its standard input ends, and it with it.
         reader().communicate(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """torchrun-slurm as the image has it: one file."""
+    target = tmp_path_factory.mktemp("bin") / "torchrun-slurm"
+    zipapp.create_archive(LAUNCH, target, sys.executable, filter=lambda path: "__pycache__" not in path.parts)
+    return target

@@ -11,68 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipapp
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from provision import content
-
-LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
-sys.path.insert(0, str(LAUNCH))
-
-from torchrun_slurm import health, network, requeue, running, ssh, step, talk, team, watch  # noqa: E402
+from torchrun_nodes import LAUNCH, Node, both, script
+from torchrun_slurm import health, network, requeue, running, ssh, step, talk, team, watch
 
 GIB = 1 << 30
 WELL = {"gpus": {"granted": 8, "answering": 8, "problem": ""}, "shm": 100 * GIB, "directory": ""}
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program as the image has it: one file."""
-    target = tmp_path_factory.mktemp("bin") / "torchrun-slurm"
-    zipapp.create_archive(LAUNCH, target, sys.executable, filter=lambda path: "__pycache__" not in path.parts)
-    return target
-
-
-class Node:
-    """A task on one of two nodes, both of them this computer."""
-
-    #: Each test's job has ports of its own, also beside other processes of pytest.
-    job = os.getpid() * 13 % 9000
-
-    def __init__(self, program: Path, number: int, words: list[str], **environment: str) -> None:
-        step = {"SLURM_JOB_ID": str(Node.job), "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}
-        step |= {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
-        step |= {"SLURM_NODEID": str(number), "SLURM_PROCID": str(number), "SLURMD_NODENAME": f"n{number + 1}"}
-        own = {**os.environ, **step, "MASTER_ADDR": "127.0.0.1", **environment}
-        own.pop("CUDA_VISIBLE_DEVICES", None)
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(
-            [sys.executable, str(program), *words], env=own, text=True, start_new_session=True, **pipes
-        )
-
-    def vanish(self) -> None:
-        """End as a machine does that loses its power."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.end()
-
-    def end(self, seconds: float = 30) -> tuple[int, list[str]]:
-        """Return the exit code and what was said on standard error."""
-        _, said = self.process.communicate(timeout=seconds)
-        return self.process.returncode, said.splitlines()
-
-
-def both(program: Path, *words: str, **environment: str) -> tuple[Node, Node]:
-    Node.job += 1
-    return Node(program, 0, list(words), **environment), Node(program, 1, list(words), **environment)
-
-
-#: What a node runs; RANK is its number, as with a platform.
-def script(text: str) -> tuple[str, ...]:
-    return ("--env", "kubeflow", sys.executable, "-c", text)
 
 
 def test_a_training_that_ends_well_ends_with_nought_and_one_line_of_the_check(program: Path) -> None:
@@ -137,17 +85,16 @@ def test_a_program_that_cannot_be_executed_is_told_in_a_line(program: Path, tmp_
 
 def test_who_connects_and_says_nothing_or_nonsense_keeps_nobody_waiting() -> None:
     who = {"job": 7, "step": 0}
-    found = {"gpus": {}, "shm": 1, "directory": "", "time": time.time()}
     with talk.listening(0) as server:
         place = ("127.0.0.1", server.getsockname()[1])
         silent, nonsense, partial = (socket.create_connection(place) for _ in range(3))
         nonsense.sendall(b"[" * 200_000 + b"\n")
         partial.sendall(json.dumps({"who": who, "task": 1}).encode() + b"\n")
         other = talk.Line(socket.create_connection(place))
-        other.say({"who": who, "task": 1, "node": "n2", "at": [], "mark": "", "found": found})
+        other.say({"who": who, "task": 1, "node": "n2", "at": [], "mark": "", "time": time.time()})
         begun = time.monotonic()
 
-        came = talk.gathered(server, who, 1, 30)
+        came = talk.gathered(server, who, {1: "n2"}, 30)
 
     assert list(came) == [1]
     assert abs(came[1][1]["ahead"]) < 5
@@ -288,11 +235,11 @@ def test_who_is_reached_elsewhere_but_not_where_workers_meet_is_told(monkeypatch
             self.said.append(message)
 
         def hear(self, seconds: float = 0.0) -> talk.Message:
-            return {"unreachable": ["n1"]}
+            return {"unreachable": ["n1"], "found": WELL}
 
     line = Silent()
-    first = {"node": "n2", "at": ["127.0.0.1", 9], "found": WELL, "ahead": 0.0, "mark": ""}
-    problems = lead._judged({1: (line, first)}, dict(WELL))
+    first = {"node": "n2", "at": ["127.0.0.1", 9], "ahead": 0.0, "mark": ""}
+    problems = lead._judged({1: (line, first)}, health.Gpus(0), "")
 
     assert list(line.said[0]["peers"]) == ["n2", "n1"]
     assert problems[0].startswith("n2: cannot reach n1 by ib0 (NCCL_SOCKET_IFNAME=ib0). ")
@@ -385,8 +332,8 @@ def test_gpus_that_cannot_be_asked_are_no_gpus(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(health, "CUDA", "print(0, 2)")
     assert health.Gpus(2, tmp_path / "version").told() == {"granted": 2, "answering": 2, "problem": ""}
     monkeypatch.setattr(health, "CUDA", "import time; time.sleep(60)")
-    monkeypatch.setattr(health, "CUDA_LIMIT", 0.2)
-    assert "did not answer" in health.Gpus(2, tmp_path / "version").told()["problem"]
+    slow = health.Gpus(2, tmp_path / "version", limit=0.2).told()["problem"]
+    assert slow.startswith("CUDA did not answer in 0.2 s (without persistence mode it may take longer: --gpu-wait)")
     assert health.Gpus(2, tmp_path / "none").told()["answering"] is None
 
 
@@ -606,7 +553,8 @@ def test_after_so_many_turns_a_job_ends(program: Path, slurm: Path, tmp_path: Pa
 
 def test_where_nothing_leads_to_slurm_it_is_said_before_anything_starts(program: Path) -> None:
     Node.job += 1
-    code, said = Node(program, 0, ["--requeue-on=node-failure", "true"], PATH="/usr/bin:/bin").end()
+    own = {"SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_TASKS": "1", "PATH": "/usr/bin:/bin"}
+    code, said = Node(program, 0, ["--requeue-on=node-failure", "true"], **own).end()
 
     assert code == 2
     assert "no way leads from this container to Slurm. Fix: give --requeue-on on the line of srun" in said[-1]

@@ -22,8 +22,8 @@ LEAST_SHM = 256 << 20
 CLOCKS = 5.0
 
 #: Seconds. Drivers that hang do so in here, in a process of its own. Well ones answer in one or two; eight GPUs without
-#: persistence mode are set up anew by whoever asks first, which takes longer and is no fault.
-CUDA_LIMIT = 10.0
+#: persistence mode are set up anew by whoever asks first, which takes longer and is no fault: then it is said.
+CUDA_LIMIT = 4.0
 
 #: What Docker, Podman and Apptainer leave in a container, below its root.
 CONTAINER = (".dockerenv", "run/.containerenv", ".singularity.d")
@@ -38,10 +38,14 @@ print(code, count.value)
 
 
 class Gpus:
-    """Asks the driver how many GPUs answer, while other things are looked at."""
+    """Asks the driver how many GPUs answer, while other things are looked at. ``limit``: seconds from now on."""
 
-    def __init__(self, granted: int, driver: Path = Path("/proc/driver/nvidia/version")) -> None:
-        self.granted = granted
+    def __init__(
+        self, granted: int, driver: Path = Path("/proc/driver/nvidia/version"), limit: float = CUDA_LIMIT
+    ) -> None:
+        self.granted, self.limit = granted, limit
+        self._end = time.monotonic() + limit
+        self._told: dict[str, Any] = {}
         self._asked: subprocess.Popen[str] | None = None
         # Without NVIDIA's driver there is nobody to ask: GPUs are simulated, or those of another maker.
         if granted and driver.exists():
@@ -50,14 +54,20 @@ class Gpus:
 
     def told(self) -> dict[str, Any]:
         """Return ``granted``, ``answering`` (None where nobody was asked) and ``problem``."""
+        self._told = self._told or self._heard()
+        return self._told
+
+    def _heard(self) -> dict[str, Any]:
         if self._asked is None:
             return {"granted": self.granted, "answering": None, "problem": ""}
         try:
-            out, err = self._asked.communicate(timeout=CUDA_LIMIT)
+            # What it has said is read also where its time is over.
+            out, err = self._asked.communicate(timeout=max(0.1, self._end - time.monotonic()))
             code, count = map(int, out.split())
         except subprocess.TimeoutExpired:
             self._asked.kill()
-            return {"granted": self.granted, "answering": 0, "problem": f"CUDA did not answer in {CUDA_LIMIT:g} s"}
+            slow = f"CUDA did not answer in {self.limit:g} s (without persistence mode it may take longer: --gpu-wait)"
+            return {"granted": self.granted, "answering": 0, "problem": slow}
         except ValueError:
             last = (err.strip().splitlines() or ["nothing"])[-1]
             return {"granted": self.granted, "answering": 0, "problem": f"CUDA cannot be asked: {last[:200]}"}
@@ -128,7 +138,7 @@ def look(gpus: Gpus, directory: str = "", network: str = "") -> dict[str, Any]:
         shm: int | None = room.f_bavail * room.f_frsize
     except OSError:
         shm = None
-    return {"gpus": gpus.told(), "shm": shm, "directory": directory, "network": network, "time": time.time()}
+    return {"gpus": gpus.told(), "shm": shm, "directory": directory, "network": network}
 
 
 def wrong(found: dict[str, Any], ahead: float = 0.0) -> list[str]:

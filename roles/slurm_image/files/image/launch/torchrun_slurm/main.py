@@ -23,6 +23,7 @@ threads each), prints it in one line on the first node, has all nodes looked at,
                        it is made, and none above it
   --no-check           start without a look: nodes reach one another, GPUs answer, clocks agree, /dev/shm has room
   --check-wait SECONDS in which torchrun-slurm begins on all nodes, with their images (300)
+  --gpu-wait SECONDS   in which the driver answers (4): eight GPUs without persistence mode may take longer
   --hold TIME          after a failure keep everything as it is for so long: 30m, 3h
   --requeue-on=node-failure
                        where the check finds a node at fault, or one is lost, the job goes back into the queue without
@@ -35,7 +36,7 @@ What is set of MASTER_ADDR, MASTER_PORT, OMP_NUM_THREADS, NCCL_SOCKET_IFNAME and
 also say by which interface nodes are to reach one another.
 The last lines are those of the rank that failed first, and its exit code is the job's. Exit code 2: it cannot work so;
 75: the check found something wrong, which is said. Nothing was started then. Needs Python 3.8; its own interpreter runs
-PROGRAM. Nodes talk to the first one at a port between 10000 and 19999, by job and step.
+PROGRAM. Nodes and the first one talk at ports between 10000 and 19999, by job and step.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from torchrun_slurm import health, launcher, numa, requeue, running, ssh, team, watch
+from torchrun_slurm import health, launcher, numa, requeue, running, ssh, talk, team, watch
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
 
@@ -66,6 +67,7 @@ def options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--output-dir", default="")
     parser.add_argument("--no-check", action="store_true")
     parser.add_argument("--check-wait", type=float, default=300.0)
+    parser.add_argument("--gpu-wait", type=float, default=health.CUDA_LIMIT)
     parser.add_argument("--hold", type=seconds, default=0.0)
     parser.add_argument(requeue.OPTION, choices=("node-failure",))
     parser.add_argument("--no-bind", action="store_true")
@@ -76,9 +78,10 @@ def options(words: list[str]) -> argparse.Namespace:
         raise Refusal("no program is named", "torchrun-slurm train.py")
     if given.nproc_per_node is not None and given.nproc_per_node < 1:
         raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
-    # Not a number (nan) is in no range, either.
-    if not 0 < given.check_wait <= UNITS["d"]:
-        raise Refusal(f"--check-wait {given.check_wait:g}: it must be seconds, a day (86400) at most", "leave it out")
+    for option, value in (("--check-wait", given.check_wait), ("--gpu-wait", given.gpu_wait)):
+        # Not a number (nan) is in no range, either.
+        if not 0 < value <= UNITS["d"]:
+            raise Refusal(f"{option} {value:g}: it must be seconds, a day (86400) at most", "leave it out")
     if given.launcher_options and given.env not in launcher.LAUNCHED:
         raise Refusal(
             f"--launcher-options: with --env {given.env} no launcher is started that would take them", "leave one out"
@@ -108,22 +111,25 @@ def seconds(text: str) -> float:
 
 def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bool:
     """Tell whether all is well; say what is not, each thing once, and put the job back where that is wanted."""
-    problems = member.check(health.Gpus(plan.gpus if member.step.local == 0 else 0))
+    problems = member.check(health.Gpus(plan.gpus if member.step.local == 0 else 0, limit=plan.given.gpu_wait))
     if not problems:
         if member.leads:
             team.say(member.looked)
         return True
-    # The first node's task says it for all, but for what it cannot know.
-    if member.leads or not member.lines:
+    blamed = member.blamed() if back else []
+    # The first node's task says it for all, but for what it cannot know. Who puts the job back does that first: where
+    # one task has ended, srun may end the others.
+    if member.leads or not (member.lines or (not blamed and member.told_first(problems))):
         for one in problems:
             team.say(f"not started: {one}")
         if member.looked:
             team.say(member.looked)
-    if back and member.at_fault:
-        back.without(member.at_fault)
+    if back and blamed:
+        back.without(blamed)
     elif back and member.lines and not member.leads:
         # The first node's task puts the job back; who ends before would have srun end that one.
         member.lines[0].hear(requeue.DONE)
+    member.tell_all(problems)
     return False
 
 
@@ -185,9 +191,12 @@ def main(words: list[str], environment: dict[str, str]) -> int:
     """Start the training and return its exit code."""
     directory: Path | None = None
     way: ssh.Ssh | None = None
+    unheard: team.Member | None = None
     try:
         given = options(words)
         step = Step(environment)
+        if not given.no_check and not given.dry_run:
+            unheard = team.Member(step, step.nodes[0], step.talk_port, given.check_wait)
         plan = Plan(step, given, environment)
         if step.task == 0:
             team.say(plan.told())
@@ -203,17 +212,21 @@ def main(words: list[str], environment: dict[str, str]) -> int:
                 way.offer()
         output = (given.output_dir, given.lasts)
         member = team.Member(step, plan.meets, step.talk_port, given.check_wait, *output, plan.way)
+        unheard = None
         if not given.no_check and not checked(member, plan, back):
-            return team.CHECK_FAILED
+            return member.code
         directory = Path(tempfile.mkdtemp(prefix=f"torchrun-slurm-{step.job}-"))
         program = entered(plan, environment, directory, member, way) if way else started(plan, environment, directory)
         if program is None:
-            return team.CHECK_FAILED
+            return talk.CHECK_FAILED
         rank = step.task if given.env == "torch" else None
         return watched(running.Run(member, program, rank, back, served=bool(way)), given.hold)
     except Refusal as refusal:
         where = environment.get("SLURMD_NODENAME", "this computer")
-        team.say(f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}")
+        told = f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}"
+        team.say(told)
+        if unheard:
+            unheard.refuse(told, 2)
         return 2
     except OSError as problem:
         team.say(f"{problem.filename}: {problem.strerror}")

@@ -136,3 +136,8 @@ class Step:
     def talk_port(self) -> int:
         """Where the first node's torchrun-slurm listens for the others: below the ports of all workers."""
         return self.port - PORTS
+
+    @property
+    def back_port(self) -> int:
+        """Where the others' are asked what keeps them from coming: another one, also on the same computer."""
+        return FIRST_PORT - PORTS + (self.port + PORTS // 2) % PORTS

@@ -14,9 +14,17 @@ import queue
 import socket
 import threading
 import time
-from typing import Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 from torchrun_slurm.step import Refusal
+
+if TYPE_CHECKING:
+    from torchrun_slurm.asking import Asking, Begun
+
+#: The exit code of a check that failed: sysexits.h's EX_TEMPFAIL. A site can have such jobs requeued (RequeueExit).
+CHECK_FAILED = 75
+
+FIREWALL = "A firewall between them, or an address of another network?"
 
 #: Seconds within which a host that is there takes a connection: the first repetition of what was lost comes after one.
 REACH = 4.0
@@ -73,43 +81,75 @@ def listening(port: int, address: str = "") -> socket.socket:
     return socket.create_server((address, port), backlog=1024, reuse_port=False)
 
 
-def gathered(server: socket.socket, who: Message, expected: int, wait: float) -> dict[int, tuple[Line, Message]]:
+def gathered(
+    server: socket.socket,
+    who: Message,
+    expected: dict[int, str],
+    wait: float,
+    asking: Asking | None = None,
+    answer: Message | None = None,
+) -> dict[int, tuple[Line, Message]]:
     """Return the conversation and the first message of each other task, of those that came in so many seconds.
 
     Each is heard by itself: who connects and says nothing keeps nobody waiting.
+
+    Args:
+        server: listens.
+        who: job and step, as others say them.
+        expected: the other tasks, each with its node's name.
+        wait: seconds.
+        asking: asks back what keeps those that do not come; once one says it, the others are not waited for.
+        answer: said to each that comes, and then all are waited for, or for what keeps them.
     """
     came: dict[int, tuple[Line, Message]] = {}
     heard: queue.Queue[tuple[Line, Message, float]] = queue.Queue()
     end = time.monotonic() + wait
     server.settimeout(0.1)
 
+    def missing() -> set[str]:
+        settled = asking.settled() if asking else set()
+        return {node for task, node in expected.items() if task not in came and node not in settled}
+
+    if asking:
+        asking.missing, asking.answer = missing, answer or {}
+
     def hear(connection: socket.socket) -> None:
         line = Line(connection)
         heard.put((line, line.hear(REACH), time.time()))
 
-    while len(came) < expected and time.monotonic() < end:
+    while missing() and time.monotonic() < end and not (asking and asking.refused and answer is None):
         with contextlib.suppress(OSError):  # nobody came meanwhile
             threading.Thread(target=hear, args=(server.accept()[0],), daemon=True).start()
         while not heard.empty():
             line, first, now = heard.get()
             if first.get("who") == who and told_all(first):
-                came[first["task"]] = (line, {**first, "ahead": first["found"]["time"] - now})
+                came[first["task"]] = (line, {**first, "ahead": first["time"] - now})
+                if answer:
+                    line.say(answer)
     return came
 
 
 def told_all(first: Message) -> bool:
     """Tell whether a task's first message is one."""
-    kinds = {"task": int, "node": str, "at": list, "mark": str, "found": dict}
-    found = first.get("found")
-    return all(isinstance(first.get(name), kind) for name, kind in kinds.items()) and (
-        isinstance(found, dict) and found.keys() >= {"gpus", "shm", "directory", "time"}
+    kinds = {"task": int, "node": str, "at": list, "mark": str, "time": float}
+    return all(isinstance(first.get(name), kind) for name, kind in kinds.items())
+
+
+def found_all(told: Message) -> bool:
+    """Tell whether a task's second message says what it finds, and whom it does not reach."""
+    found = told.get("found")
+    return isinstance(told.get("unreachable"), list) and (
+        isinstance(found, dict) and found.keys() >= {"gpus", "shm", "directory"}
     )
 
 
-def joined(first: str, address: str, port: int, wait: float) -> Line:
-    """Return the conversation with the first node; where nothing listens there yet, it is tried for so many seconds."""
+def joined(first: str, address: str, port: int, wait: float, begun: Begun | None = None) -> Line | None:
+    """Return the conversation with the first node; where nothing listens there yet, it is tried for so many seconds.
+
+    None where the first node says meanwhile, asking back (``begun``), that it is over.
+    """
     end = time.monotonic() + wait
-    while True:
+    while not (begun and begun.told):
         try:
             return Line(socket.create_connection((address, port), timeout=REACH))
         except ConnectionRefusedError as problem:
@@ -120,6 +160,7 @@ def joined(first: str, address: str, port: int, wait: float) -> Line:
             said = f"{first} cannot be reached at {address}:{port}: {problem}"
             raise Refusal(said, "a firewall between the nodes, or the wrong network? nc -vz there") from problem
         time.sleep(0.1)
+    return None
 
 
 def unreachable(peers: dict[str, tuple[str, int]], *, machines: bool = False) -> list[str]:

@@ -1,0 +1,185 @@
+"""Whatever keeps a training from its start ends the whole step in seconds, also where srun does not end it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchrun_nodes import Node, script
+from torchrun_slurm import asking, health, main, network, talk
+
+WHO = {"job": 7, "step": 0}
+
+#: Two names of this computer, by which one node asks the other.
+PAIR = {"SLURM_STEP_NODELIST": "localhost,127.0.0.1"}
+
+#: An address that no machine has (RFC 919): the kernel refuses at once.
+NOWHERE = "255.255.255.255"
+
+
+def both(program: Path, first: dict[str, str], second: dict[str, str], *words: str) -> tuple[Node, Node]:
+    """Start the step on both nodes, each with variables of its own."""
+    Node.job += 1
+    return Node(program, 0, list(words), **PAIR, **first), Node(program, 1, list(words), **PAIR, **second)
+
+
+def test_a_node_that_does_not_reach_the_first_ends_the_step_in_seconds(program: Path) -> None:
+    begun = time.monotonic()
+    first, second = both(program, {}, {"MASTER_ADDR": NOWHERE}, *script("print('ran')"))
+    (code, said), (other_code, other_said) = first.end(), second.end()
+
+    assert (code, other_code) == (75, 75)
+    assert time.monotonic() - begun < 9
+    wrong = f"torchrun-slurm: not started: 127.0.0.1: localhost cannot be reached at {NOWHERE}:"
+    (told,) = (line for line in said if line.startswith(wrong))
+    assert "a firewall between the nodes" in told
+    (took,) = (line for line in said if "checked in" in line)
+    assert float(took.split()[3]) < 5
+    assert other_said == [], "the first node's task says it"
+
+
+def test_a_node_that_refuses_before_the_check_ends_the_step_with_its_code(program: Path) -> None:
+    begun = time.monotonic()
+    first, second = both(program, {}, {"OMP_NUM_THREADS": "zero"}, *script("print('ran')"))
+
+    (code, said), (other_code, other_said) = first.end(), second.end()
+    assert (code, other_code) == (2, 2)
+    assert time.monotonic() - begun < 9
+    assert other_said[0].startswith("torchrun-slurm: n2: OMP_NUM_THREADS is zero")
+    assert [line for line in said if line.startswith("torchrun-slurm: not started: n2: OMP_NUM_THREADS is zero")]
+
+
+def test_a_first_node_that_refuses_tells_those_that_come(program: Path) -> None:
+    begun = time.monotonic()
+    first, second = both(program, {"OMP_NUM_THREADS": "zero"}, {}, *script("print('ran')"))
+
+    assert (first.end()[0], second.end()) == (2, (2, []))
+    assert time.monotonic() - begun < 9
+
+
+def test_what_all_nodes_refuse_keeps_nobody_waiting(program: Path) -> None:
+    begun = time.monotonic()
+    wrong = {"OMP_NUM_THREADS": "zero"}
+    first, second = both(program, wrong, wrong, *script("print('ran')"))
+
+    assert (first.end()[0], second.end()[0]) == (2, 2)
+    assert time.monotonic() - begun < 9
+
+
+def test_who_comes_after_the_check_has_failed_is_told_and_does_not_wait(program: Path) -> None:
+    Node.job += 1
+    three = {"SLURM_STEP_NODELIST": "localhost,127.0.0.1,127.0.0.2", "SLURM_STEP_NUM_TASKS": "3"}
+    words = list(script("print('ran')"))
+    own = {**three, "SLURM_STEP_TASKS_PER_NODE": "1(x3)"}
+    first = Node(program, 0, words, **own)
+    second = Node(program, 1, words, **own, MASTER_ADDR=NOWHERE)
+    assert second.end()[0] == 75
+    assert first.process.poll() is None, "somebody else is to come"
+
+    begun = time.monotonic()
+    third = Node(program, 2, words, **own)
+
+    assert (first.end()[0], third.end()) == (75, (75, []))
+    assert time.monotonic() - begun < 5
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> asking.Asking:
+    """Of the first node, n1, to n2, which has not come."""
+    found = asking.Asking(WHO, "n1", ("10.0.0.1", 15000), 16000)
+    found.missing = lambda: {"n2"}
+    monkeypatch.setattr(network, "own_address", lambda _: "10.0.0.1")
+    return found
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[asking.Begun]:
+    """The task on n2, which has begun; all connections lead to it."""
+    found = asking.Begun(0, WHO, "n2")
+    assert found._server
+    place, connect = found._server.getsockname(), socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: connect(place))
+    yield found
+    found.close()
+
+
+def test_a_node_that_has_begun_and_does_not_come_is_cut_off(
+    questions: asking.Asking, begun: asking.Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions.one("n2")
+    assert questions.refused == {}, "it may be on its way"
+
+    monkeypatch.setattr(asking, "COMES", 0.0)
+    questions.one("n2")
+    assert questions.refused == {"n2": ([f"n2: cannot reach n1 at 10.0.0.1:15000. {talk.FIREWALL}"], 75)}
+    assert questions.unreached == [("n2", "n1")]
+
+    # It is told, so that it tries no longer.
+    questions.answer = {"problems": ["n2: cannot"], "code": 75}
+    assert questions.settled() == set()
+    questions.one("n2")
+    assert questions.settled() == {"n2"}
+    begun.close()
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: socket.socket().connect(("127.0.0.1", 1)))
+    assert talk.joined("n1", "10.0.0.1", 15000, 300, begun) is None
+    assert begun.told["problems"] == ["n2: cannot"]
+
+
+def test_a_node_that_answers_nothing_at_all_is_cut_off_only_where_its_tasks_come_on_that_way(
+    questions: asking.Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: Any = iter([TimeoutError("timed out"), ConnectionRefusedError(), *[TimeoutError("timed out")] * 4])
+
+    def fails(*_: object, **__: object) -> None:
+        raise next(failures)
+
+    monkeypatch.setattr(socket, "create_connection", fails)
+    for _ in range(3):
+        questions.one("n2")
+    assert questions.refused == {}, "once is no proof, and a machine that refuses is there"
+
+    monkeypatch.setattr(network, "own_address", lambda _: "192.168.0.1")
+    questions.one("n2")
+    assert questions.refused == {}, "another network's silence says nothing of the workers'"
+
+    monkeypatch.setattr(network, "own_address", lambda _: "10.0.0.1")
+    questions.one("n2")
+    assert questions.refused["n2"][0][0].startswith("n1: cannot reach n2 at port 16000: timed out. A firewall")
+    assert questions.ended == {"n2"}, "nobody can tell it"
+
+
+def test_who_asks_for_another_job_or_node_is_told_nothing(begun: asking.Begun) -> None:
+    told: list[bool] = []
+    waiting = threading.Thread(target=lambda: told.append(begun.refuse(["n2: wrong"], 75, 1.0)))
+    waiting.start()
+    for other in ({"job": 8}, {"node": "n3"}):
+        line = talk.Line(socket.create_connection(("", 0)))
+        line.say({"who": {**WHO, "node": "n2", **other}})
+        assert line.hear(2) == {}
+    waiting.join()
+    assert told == [False]
+
+
+def test_the_whole_check_takes_five_seconds_where_a_driver_hangs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert main.options(["train.py"]).gpu_wait + 1 <= 5
+    assert main.options(["--gpu-wait", "30", "train.py"]).gpu_wait == 30
+    (tmp_path / "version").touch()
+    monkeypatch.setattr(health, "CUDA", "import time; time.sleep(60)")
+
+    gpus = health.Gpus(2, tmp_path / "version", limit=0.5)
+    time.sleep(0.5)
+    begun = time.monotonic()
+    assert "did not answer in 0.5 s" in gpus.told()["problem"], "its time runs while other things are looked at"
+    assert time.monotonic() - begun < 0.4
+
+    monkeypatch.setattr(health, "CUDA", "print(0, 2)")
+    gpus = health.Gpus(2, tmp_path / "version", limit=0.5)
+    time.sleep(1.5)
+    assert gpus.told()["answering"] == 2, "what it said in time counts"

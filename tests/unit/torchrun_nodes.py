@@ -1,0 +1,53 @@
+"""torchrun-slurm as the image has it, as tasks on two nodes that are both this computer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from provision import content
+
+LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
+sys.path.insert(0, str(LAUNCH))
+
+
+class Node:
+    """A task on one of two nodes, both of them this computer."""
+
+    #: Each test's job has ports of its own, also beside other processes of pytest.
+    job = os.getpid() * 13 % 9000
+
+    def __init__(self, program: Path, number: int, words: list[str], **environment: str) -> None:
+        step = {"SLURM_JOB_ID": str(Node.job), "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}
+        step |= {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
+        step |= {"SLURM_NODEID": str(number), "SLURM_PROCID": str(number), "SLURMD_NODENAME": f"n{number + 1}"}
+        own = {**os.environ, **step, "MASTER_ADDR": "127.0.0.1", **environment}
+        own.pop("CUDA_VISIBLE_DEVICES", None)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), *words], env=own, text=True, start_new_session=True, **pipes
+        )
+
+    def vanish(self) -> None:
+        """End as a machine does that loses its power."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.end()
+
+    def end(self, seconds: float = 30) -> tuple[int, list[str]]:
+        """Return the exit code and what was said on standard error."""
+        _, said = self.process.communicate(timeout=seconds)
+        return self.process.returncode, said.splitlines()
+
+
+def both(program: Path, *words: str, **environment: str) -> tuple[Node, Node]:
+    Node.job += 1
+    return Node(program, 0, list(words), **environment), Node(program, 1, list(words), **environment)
+
+
+#: What a node runs; RANK is its number, as with a platform.
+def script(text: str) -> tuple[str, ...]:
+    return ("--env", "kubeflow", sys.executable, "-c", text)
