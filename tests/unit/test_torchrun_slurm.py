@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import launcher, main, network, numa, step  # noqa: E402
+from torchrun_slurm import launcher, main, network, numa, rdma, step  # noqa: E402
 
 #: Of a task of ``srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=4``, as slurmstepd of 24.11 sets them.
 STEP = {
@@ -323,12 +324,13 @@ def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce_with_the_reason(
     port(tmp_path, "mlx5_2", "Ethernet", gids=KINDS)
     port(tmp_path, "mlx5_3", "Ethernet", gids=KINDS[:2])
 
-    assert network.adapters({}, str(tmp_path)) == [
+    assert rdma.adapters({}, str(tmp_path)) == [
         "mlx5_0:1 InfiniBand 200 Gb/sec",
         "mlx5_2:1 RoCE 200 Gb/sec, GID 3: RoCE v2, IPv4",
-        "mlx5_3:1 RoCE 200 Gb/sec, no GID of RoCE v2 with an IPv4 address",
+        "mlx5_3:1 RoCE 200 Gb/sec, no GID of RoCE v2 with an IPv4 address"
+        " (give its interface one, or leave the port out: NCCL_IB_HCA=^=mlx5_3)",
     ]
-    assert network.adapters({}, str(tmp_path / "none")) == []
+    assert rdma.adapters({}, str(tmp_path / "none")) == []
 
 
 @pytest.mark.parametrize(
@@ -342,6 +344,7 @@ def test_adapters_are_named_that_nccl_takes_and_the_gid_of_roce_with_the_reason(
         ({"NCCL_IB_GID_INDEX": "2"}, ["GID 2: IB/RoCE v1, IPv4 (NCCL_IB_GID_INDEX)"] * 2),
         ({"NCCL_IB_GID_INDEX": "9"}, ["GID 9 by NCCL_IB_GID_INDEX is empty"] * 2),
         ({"NCCL_IB_GID_INDEX": "-1"}, ["GID 3: RoCE v2, IPv4"] * 2),
+        ({"NCCL_IB_TC": "106"}, ["GID 3: RoCE v2, IPv4, traffic class 106 (NCCL_IB_TC)"] * 2),
     ],
 )
 def test_what_nccl_is_told_of_adapters_is_obeyed_and_shown(
@@ -350,10 +353,65 @@ def test_what_nccl_is_told_of_adapters_is_obeyed_and_shown(
     port(tmp_path, "mlx5_1", "Ethernet", gids=KINDS)
     port(tmp_path, "mlx5_10", "Ethernet", gids=KINDS)
 
-    found = network.adapters(variables, str(tmp_path))
+    found = rdma.adapters(variables, str(tmp_path))
 
     assert len(found) == len(said)
     assert all(words in one for words, one in zip(said, found, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("release", "kinds", "others", "index", "said"),
+    [
+        ("2.21.5-1", KINDS, KINDS, "", "GID 3: RoCE v2, IPv4"),
+        ("", KINDS, KINDS, "", "GID 3: RoCE v2, IPv4"),
+        ("2.19.3+cuda12.3", KINDS, KINDS, "3", "GID 3: RoCE v2, IPv4 (set here: NCCL 2.19.3 takes 0 by itself)"),
+        # The number is one for all ports, and there is none where all have what is wanted at 0.
+        ("2.19.3", KINDS, KINDS[3:], "", "GID 0: IB/RoCE v1, IPv6, where 3 would be right, which is not so on all"),
+        ("2.19.3", KINDS, (*KINDS[1:], KINDS[3]), "3", "GID 3: RoCE v2, IPv4 (set here"),
+        ("2.19.3", KINDS[3:], KINDS[3:], "", "GID 0: RoCE v2, IPv4"),
+        ("2.19.3", KINDS[:2], KINDS[:2], "", "no GID of RoCE v2 with an IPv4 address"),
+        ("2.21.5", (*KINDS, KINDS[3]), KINDS, "", "GID 3: RoCE v2, IPv4, the first of 2 such: NCCL_IB_GID_INDEX for"),
+    ],
+)  # fmt: skip
+def test_a_gid_is_set_where_an_older_nccl_would_take_a_wrong_one(
+    tmp_path: Path, release: str, kinds: Any, others: Any, index: str, said: str
+) -> None:
+    port(tmp_path, "mlx5_0", "InfiniBand")
+    port(tmp_path, "mlx5_1", "Ethernet", gids=kinds)
+    port(tmp_path, "mlx5_2", "Ethernet", gids=others)
+    own = {"NCCL_VERSION": release}
+
+    assert rdma.gid_index(own, str(tmp_path)) == index
+    assert rdma.adapters(own, str(tmp_path), index)[1].startswith(f"mlx5_1:1 RoCE 200 Gb/sec, {said}")
+    for users in ({"NCCL_IB_GID_INDEX": "1"}, {"NCCL_IB_DISABLE": "1"}, {"NCCL_IB_HCA": "=mlx5_0"}):
+        assert rdma.gid_index({**own, **users}, str(tmp_path)) == "", "the user's own word stands"
+
+
+def test_a_gid_that_is_set_is_in_the_line_and_in_the_workers_variables(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port(tmp_path, "mlx5_1", "Ethernet", gids=KINDS)
+    monkeypatch.setattr(rdma, "ROOT", str(tmp_path))
+    first = {"SLURM_NODEID": "0", "SLURM_PROCID": "0", "NCCL_VERSION": "2.19.3"}
+
+    assert main.main(["--dry-run", "train.py"], {**STEP, **first}) == 0
+
+    told = capsys.readouterr()
+    assert "GID 3: RoCE v2, IPv4 (set here: NCCL 2.19.3 takes 0 by itself)" in told.err
+    assert "NCCL_IB_GID_INDEX=3 " in told.out
+
+
+def test_the_release_of_nccl_is_that_of_the_package_which_pytorch_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "nvidia-nccl-cu12":
+            return "2.20.5"
+        raise metadata.PackageNotFoundError(name)
+
+    image = {"NCCL_VERSION": "2.27.3-1"}
+    assert rdma.nccl(image) == (2, 27, 3)
+    assert rdma.nccl({}) == ()
+    monkeypatch.setattr(metadata, "version", version)
+    assert rdma.nccl(image) == (2, 20, 5)
 
 
 #: By the kernel's order; ib0 is the network for training.

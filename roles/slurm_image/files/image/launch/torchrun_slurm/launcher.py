@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Mapping
 
-from torchrun_slurm import network, ssh
+from torchrun_slurm import network, rdma, ssh
 from torchrun_slurm.step import Refusal, Step, crowded, granted
 from torchrun_slurm.worker import WORKER
 
@@ -50,6 +50,9 @@ class Plan:
             self.way = network.way(environment, step.nodes[1] if step.node == 0 else self.meets)
             if self.way.name:
                 added.update(NCCL_SOCKET_IFNAME=f"={self.way.name}", GLOO_SOCKET_IFNAME=self.way.name)
+        self._gid = rdma.gid_index(environment) if len(step.nodes) > 1 else ""
+        if self._gid:
+            added["NCCL_IB_GID_INDEX"] = self._gid
         self.added: dict[str, str] = {name: environment.get(name) or value for name, value in added.items()}
         if given.env == "kubeflow":
             self.added.update(WORLD_SIZE=str(len(step.nodes)), RANK=str(step.node))
@@ -127,11 +130,11 @@ class Plan:
         step, added = self.step, self.added
         several = self.given.env != "torch"
         each = f"{self.workers} {'worker' if self.workers == 1 else 'workers'}" if several else f"{step.each} tasks"
-        rdma = "; ".join(network.adapters(self._environment)) or "no RDMA adapter that is up"
+        adapters = "; ".join(rdma.adapters(self._environment, ours=self._gid)) or "no RDMA adapter that is up"
         by = f" by {self.way.name}" if self.way.name else f" by {self.way.said}" if self.way.said else ""
         return (
             f"job {step.job}, {len(step.nodes)} x {each}, first {step.nodes[0]} at {added['MASTER_ADDR']}:"
-            f"{added['MASTER_PORT']}{by}, {added['OMP_NUM_THREADS']} threads each; {rdma}"
+            f"{added['MASTER_PORT']}{by}, {added['OMP_NUM_THREADS']} threads each; {adapters}"
         )
 
 

@@ -1,14 +1,13 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""How this machine reaches the others: addresses, interfaces, RDMA adapters. Nothing is sent."""
+"""How this machine reaches the others: addresses and interfaces. Nothing is sent."""
 
 from __future__ import annotations
 
 import fcntl
 import socket
 import struct
-from pathlib import Path
-from typing import Iterator, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 from torchrun_slurm.step import Refusal, Step
 
@@ -117,53 +116,3 @@ def taken(port: int) -> bool:
     except OSError:
         return True
     return False
-
-
-def adapters(environment: Mapping[str, str], root: str = "/sys/class/infiniband") -> list[str]:
-    """Return the ports of RDMA adapters that are up, in words: whether NCCL takes each, and of RoCE by which GID.
-
-    NCCL takes every port that is ACTIVE and that NCCL_IB_HCA does not leave out; of RoCE, the GID of version 2 with an
-    IPv4 address, since 2.21 by itself; before, and where NCCL_IB_GID_INDEX is set, the one of that number.
-    """
-    up = [place for place in sorted(Path(root).glob("*/ports/*")) if "ACTIVE" in read(place / "state")]
-    if up and environment.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        return [f"NCCL_IB_DISABLE={environment['NCCL_IB_DISABLE']}: no RDMA"]
-    hca = environment.get("NCCL_IB_HCA", "")
-    found = []
-    for place in up:
-        name = f"{place.parts[-3]}:{place.name}"
-        if not Listed(hca).has(place.parts[-3], place.name):
-            found.append(f"{name} left out by NCCL_IB_HCA={hca}")
-            continue
-        roce = read(place / "link_layer") == "Ethernet"
-        gid = f", {chosen_gid(place, environment.get('NCCL_IB_GID_INDEX', ''))}" if roce else ""
-        found.append(f"{name} {'RoCE' if roce else 'InfiniBand'} {read(place / 'rate').partition(' (')[0]}{gid}")
-    return found
-
-
-def chosen_gid(place: Path, asked: str) -> str:
-    """Return in words which GID of a port of RoCE NCCL takes. ``asked``: NCCL_IB_GID_INDEX."""
-    index = asked if asked.isdigit() else next(gids(place), "")
-    if not index:
-        return "no GID of RoCE v2 with an IPv4 address"
-    kind = read(place / "gid_attrs" / "types" / index)
-    if not kind:
-        return f"GID {index} by NCCL_IB_GID_INDEX is empty"
-    family = "IPv4" if ":ffff:" in read(place / "gids" / index) else "IPv6"
-    return f"GID {index}: {kind}, {family}{' (NCCL_IB_GID_INDEX)' if asked.isdigit() else ''}"
-
-
-def read(path: Path) -> str:
-    """Return a file's text without its ends, nothing where it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def gids(place: Path) -> Iterator[str]:
-    """Yield the numbers of a port's GIDs of RoCE of version 2 with an IPv4 address."""
-    types = place / "gid_attrs" / "types"
-    for index in sorted(int(path.name) for path in types.iterdir()) if types.is_dir() else []:
-        if read(types / str(index)) == "RoCE v2" and ":ffff:" in read(place / "gids" / str(index)):
-            yield str(index)
