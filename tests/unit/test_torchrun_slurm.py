@@ -183,6 +183,7 @@ def test_gpus_are_those_that_were_granted(visible: str | None, on_node: str | No
         (["--launcher-options", "it's", "train.py"], {}, "close the quote"),
         (["--env", "kubeflow", "--launcher-options=-m", "a.sh"], {}, "with --env kubeflow no launcher is started"),
         (["--env", "ssh", "--launcher-options=-m", "a.py"], {}, "with --env ssh no launcher is started"),
+        (["--env", "ssh", "deepspeed", "a.py"], {"CUDA_VISIBLE_DEVICES": "2,3"}, "from 0 on (0,1), and this job has"),
         (["train.py"], {"SLURM_STEP_TASKS_PER_NODE": "1,2"}, "2 tasks on a node"),
         (["train.py"], {"SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, which is no number"),
         (["train.py"], {"SLURM_JOB_ID": ""}, "this is no job of Slurm's"),
@@ -220,6 +221,8 @@ def test_what_cannot_work_is_refused_with_what_to_do(
     ("words", "changed"),
     [
         (["train.py"], {"MASTER_PORT": "65535", "OMP_NUM_THREADS": "4,2"}),
+        (["--env", "ssh", "mpirun", "a.py"], {"CUDA_VISIBLE_DEVICES": "2,3"}),
+        (["--env", "ssh", "deepspeed", "a.py"], {"CUDA_VISIBLE_DEVICES": "GPU-5f1c,GPU-77aa"}),
         (["--check-wait", "86400", "train.py"], {"SLURM_RESTART_COUNT": "x"}),
     ],
 )

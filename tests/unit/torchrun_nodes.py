@@ -25,8 +25,9 @@ class Node:
         step = {"SLURM_JOB_ID": str(Node.job), "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}
         step |= {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"}
         step |= {"SLURM_NODEID": str(number), "SLURM_PROCID": str(number), "SLURMD_NODENAME": f"n{number + 1}"}
-        own = {**os.environ, **step, "MASTER_ADDR": "127.0.0.1", **environment}
+        own = {**os.environ, **step, "MASTER_ADDR": "127.0.0.1"}
         own.pop("CUDA_VISIBLE_DEVICES", None)
+        own |= environment
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(
             [sys.executable, str(program), *words], env=own, text=True, start_new_session=True, **pipes

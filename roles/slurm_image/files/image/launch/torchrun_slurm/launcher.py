@@ -91,6 +91,15 @@ class Plan:
 
         if given.env == "ssh":
             ssh.listed_hosts(given.program, step.nodes, self.workers)
+            visible = self._environment.get("CUDA_VISIBLE_DEVICES", "")
+            counted = ",".join(map(str, range(self.gpus)))
+            # By ssh its launcher starts workers by itself, with these numbers. Elsewhere worker.see mends that.
+            if Path(given.program[0]).name == "deepspeed" and re.fullmatch(r"[\d,]+", visible) and visible != counted:
+                problem = f"deepspeed takes a node's GPUs from 0 on ({counted}), and this job has {visible}"
+                fix = (
+                    "--env deepspeed, which needs no ssh; or srun --container-image, where the job's GPUs are from 0 on"
+                )
+                raise Refusal(problem, fix)
 
     @property
     def launches(self) -> bool:

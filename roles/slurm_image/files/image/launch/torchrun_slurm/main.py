@@ -138,6 +138,9 @@ def started(plan: Plan, environment: dict[str, str], directory: Path) -> watch.P
     workers = plan.workers if plan.launches else 0
     if plan.given.env == "deepspeed":
         plan.list_hosts(directory)
+        # Its launcher numbers a node's GPUs from 0, which on a node that keeps jobs from nothing are another job's.
+        if "CUDA_VISIBLE_DEVICES" in environment:
+            (directory / "visible").write_text(environment["CUDA_VISIBLE_DEVICES"], encoding="utf-8")
     if workers and workers == plan.gpus and not plan.given.no_bind:
         chosen = numa.near(environment.get("CUDA_VISIBLE_DEVICES"), os.sched_getaffinity(0))
         (directory / "cpus").write_text(json.dumps([sorted(one) for one in chosen]), encoding="ascii")

@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's first moments: its own error stream, its own processors; then it becomes the program.
+"""A worker's first moments: its own error stream, processors and GPUs; then it becomes the program.
 
 Started by torch.distributed.run or DeepSpeed's launcher as ``[--local_rank=N] WORKER DIRECTORY COUNT WORD...``. What
 launchers give each of their workers is in its environment. COUNT words are the program's own, before those of its user:
@@ -9,6 +9,7 @@ DeepSpeed's option of the local rank goes between them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -29,6 +30,7 @@ def run(words: list[str]) -> int:
     directory, count, program = Path(rest[0]), int(rest[1]), rest[2:]
     own = os.environ.get("LOCAL_RANK", "0")
     bind(directory / "cpus", own)
+    see(directory / "visible")
     speak(directory / f"{own}.err")
     program = [*program[:count], *options, *program[count:]]
     try:
@@ -47,6 +49,12 @@ def speak(pipe: Path) -> None:
     os.set_blocking(stream, True)
     os.dup2(stream, 2)
     os.close(stream)
+
+
+def see(granted: Path) -> None:
+    """See the GPUs that the job was granted, where the launcher says others."""
+    with contextlib.suppress(OSError):  # others leave them as they are
+        os.environ["CUDA_VISIBLE_DEVICES"] = granted.read_text(encoding="utf-8")
 
 
 def bind(chosen: Path, own: str) -> None:
