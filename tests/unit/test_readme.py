@@ -85,3 +85,12 @@ def test_a_command_is_one_with_these_options(words: list[str], tmp_path: Path, m
 def test_the_readme_has_them() -> None:
     assert len(BLOCKS) >= 6
     assert len(COMMANDS) >= 15
+
+
+def test_each_template_of_a_job_is_a_link_that_leads_to_it() -> None:
+    place = content.ROOT / "roles/slurm_image/files/image/jobs"
+    linked = re.findall(rf"\[`([\w.-]+)`\]\(({place.relative_to(content.ROOT)}/[\w.-]+)\)", README)
+
+    assert {(name, content.ROOT / path) for name, path in linked} == {
+        (path.name, path) for path in place.iterdir() if path.suffix in (".sbatch", ".sh") or "pretrain" in path.name
+    }
