@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from torchrun_nodes import Node, script
-from torchrun_slurm import asking, health, main, network, talk
+from torchrun_slurm import asking, health, main, network, step, talk, team
 
 WHO = {"job": 7, "step": 0}
 
@@ -128,6 +128,12 @@ def test_a_node_that_has_begun_and_does_not_come_is_cut_off(
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: socket.socket().connect(("127.0.0.1", 1)))
     assert talk.joined("n1", "10.0.0.1", 15000, 300, begun) is None
     assert begun.told["problems"] == ["n2: cannot"]
+    own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    member = team.Member(step.Step(own), "10.0.0.1", 15000, 300)
+    member._begun = begun
+    assert member.blamed() == [], "the first node puts the job back"
+    begun.told = {}
+    assert member.blamed() == ["n1"]
 
 
 def test_a_node_that_answers_nothing_at_all_is_cut_off_only_where_its_tasks_come_on_that_way(

@@ -135,8 +135,8 @@ class Member:
         return [one for problems, _ in refused for one in problems]
 
     def blamed(self) -> list[str]:
-        """Return the nodes that the check found to be at fault."""
-        if not self.leads and not self.lines:
+        """Return the nodes that the check found to be at fault; who was told of it by the first node blames nobody."""
+        if not self.leads and not self.lines and not (self._begun and self._begun.told):
             # Who is to blame shows in whether any other node is reached: a few of them tell.
             others = {name: (name, SSH) for name in self.step.nodes[1:10] if name != self.step.name}
             reached = len(others) - len(talk.unreachable(others, machines=True))
