@@ -188,7 +188,8 @@ def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisione
 
 def test_a_node_that_does_not_reach_the_first_ends_the_step_also_where_srun_does_not(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    closed = f"INPUT -s {lab.address('node2')} -p tcp --syn --dport 10000:65535 -j DROP"
+    # By ports above, node2 tells srun, which runs on node1, of its tasks.
+    closed = f"INPUT -s {lab.address('node2')} -p tcp --syn --dport 10000:19999 -j DROP"
     lab.root("node1", f"iptables -I {closed}")
     begun = time.monotonic()
     try:

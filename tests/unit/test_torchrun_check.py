@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -86,6 +88,25 @@ def test_who_comes_after_the_check_has_failed_is_told_and_does_not_wait(program:
 
     assert (first.end()[0], third.end()) == (75, (75, []))
     assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("asked", [(), ("--requeue-on=node-failure",)])
+def test_the_exit_code_stays_where_srun_ends_the_task_because_another_has_ended(
+    program: Path, tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    Node.job += 1
+    (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "squeue").chmod(0o755)
+    three = {"SLURM_STEP_NODELIST": "localhost,127.0.0.1,127.0.0.2", "SLURM_STEP_NUM_TASKS": "3"}
+    own = {**three, "SLURM_STEP_TASKS_PER_NODE": "1(x3)", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = [*asked, *script("print('ran')")]
+    first = Node(program, 0, words, **own)
+    assert Node(program, 1, words, **own, MASTER_ADDR=NOWHERE).end()[0] == 75
+    time.sleep(0.5)
+    assert first.process.poll() is None, "somebody else is to come"
+
+    first.process.send_signal(signal.SIGTERM)
+    assert first.end(3)[0] == 75
 
 
 @pytest.fixture

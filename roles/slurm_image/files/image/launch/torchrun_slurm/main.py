@@ -116,6 +116,7 @@ def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bo
         if member.leads:
             team.say(member.looked)
         return True
+    ends_with(member.code)
     blamed = member.blamed() if back else []
     # The first node's task says it for all, but for what it cannot know. Who puts the job back does that first: where
     # one task has ended, srun may end the others.
@@ -125,12 +126,24 @@ def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bo
         if member.looked:
             team.say(member.looked)
     if back and blamed:
-        back.without(blamed)
+        if back.without(blamed):
+            return False  # Slurm ends the others
+        ends_with(member.code)
     elif back and member.lines and not member.leads:
         # The first node's task puts the job back; who ends before would have srun end that one.
         member.lines[0].hear(requeue.DONE)
     member.tell_all(problems)
     return False
+
+
+def ends_with(code: int) -> None:
+    """Have this task's exit code stay, also where srun ends it meanwhile, because another's has come first."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(code)
+
+    for number in requeue.ENDING:
+        signal.signal(number, end)
 
 
 def started(plan: Plan, environment: dict[str, str], directory: Path) -> watch.Program:
@@ -229,6 +242,7 @@ def main(words: list[str], environment: dict[str, str]) -> int:
         told = f"{where}: {refusal.args[0]}. Fix: {refusal.args[1]}"
         team.say(told)
         if unheard:
+            ends_with(2)
             unheard.refuse(told, 2)
         return 2
     except OSError as problem:

@@ -164,18 +164,19 @@ class Requeue:
             )
         return ()
 
-    def without(self, nodes: list[str]) -> None:
-        """Put the job back, and say so; Slurm ends it then."""
+    def without(self, nodes: list[str]) -> bool:
+        """Put the job back, and say so; Slurm ends it then. Return whether it is put back."""
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         shown = ", ".join(nodes)
         if self._turns >= TURNS:
             say(f"{shown}: the job is not requeued, after {TURNS} turns")
-            return
+            return False
         say(f"{shown}: the job is requeued without it, for turn {self._turns + 1} of at most {TURNS}")
         hindered = self._ask(nodes)
         if hindered:
             say(hindered)
+        return not hindered
 
     def _ask(self, nodes: list[str]) -> str:
         if self._outside is None:
