@@ -249,6 +249,11 @@ class RunReport:
             self.failures[failure] = {host for host in self.failures[failure] if failed.get(host, 0)}
             if not self.failures[failure]:
                 del self.failures[failure]
+        for stage in self.stages.values():
+            stage.failed = {host for host in stage.failed if failed.get(host, 0)}
+        for host, counts in self.hosts.items():
+            if counts.tasks and not failed.get(host, 0):  # of one without, the probe's failure counts
+                counts.failed = 0
 
     def _say(self, text: str) -> None:
         """Keep what Ansible says of itself: where no machine has failed, it is why the run did not go on."""

@@ -116,6 +116,8 @@ def test_a_failure_that_is_ignored_or_rescued_is_none() -> None:
 
     assert not ignored.failures
     assert not rescued.failures
+    assert rescued.hosts["n1"].failed == 0
+    assert not any(stage.failed for stage in rescued.stages.values())
 
 
 def test_checks_are_read_from_results_and_from_loop_items() -> None:

@@ -166,11 +166,13 @@ def test_a_role_of_a_stage_runs_where_a_check_of_its_own_fails(path: Path) -> No
         assert asked - {"controller", "others"} == set(named) or play["name"] in BY_THEIR_OWN, play["name"]
 
 
-#: Plays of a stage whose machines an earlier play of it has chosen from those on which the role has something to do.
+#: Plays of a stage whose machines an earlier play of it has chosen from those on which the role has something to do,
+#: and one for those of them alone on which another role has, too.
 BY_THEIR_OWN = {
     "Change the driver, one machine first",
     "Give the nodes back to Slurm when their jobs can work",
     "Ask the controller about the compute nodes",
+    "Give nodes that are about to take jobs the images that the registry has",
 }
 
 
@@ -585,7 +587,10 @@ OF_THEIR_OWN = {
     "ddp_validation": {"user": "who runs the job", "image": "what it runs in: another machine has built it"},
     "gpudirect_rdma": dict.fromkeys(("conflicts", "legacy", "rebuild"), "ways that exclude each other"),
     "job_docker": {"retire": "what was declared before", "swarm": "of several machines, one of which begins"},
-    "job_images": {"build": "once for each image, on the controller", "place": "on each node"},
+    "job_images": {
+        "build": "once for each image, on the controller", "place": "on each node",
+        "ahead": "the same before slurmd runs, which waits for no image that cannot be had",
+    },
     "lab_machines": dict.fromkeys(
         ("describe", "down", "machines", "prepare", "status", "vm", "wait"), "it makes machines, and provisions none"
     ),
