@@ -31,7 +31,13 @@ from provision.inventory.declared_slurm import (
     require_database_parameters,
     switch_from,
 )
-from provision.inventory.declared_slurm_files import container_runtime_from, files_from, require_files, require_lines
+from provision.inventory.declared_slurm_files import (
+    container_runtime_from,
+    files_from,
+    require_files,
+    require_lines,
+    require_programs_of_images,
+)
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.declared_users_registry import require_users_registry
@@ -104,6 +110,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_image_logins(hostvars.get(controller, {}).get("job_images_logins"), images)
     environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)
     require_task_prolog(environment, parameters, version)
+    runtime = container_runtime_from(site["job_container_runtime"], files, site["job_container_packages"])
+    require_programs_of_images(runtime, parameters)
     environment = adapters_of_jobs(environment, [hostvars.get(name, {}) for name in compute])
     try:
         cluster = Cluster(
@@ -114,9 +122,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             slurm_version=version,
             slurm_parameters=parameters,
             slurm_files=files,
-            container_runtime=container_runtime_from(
-                site["job_container_runtime"], files, site["job_container_packages"]
-            ),
+            container_runtime=runtime,
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=switch_from("slurm_conf_cgroup_v1_allowed", site["slurm_conf_cgroup_v1_allowed"]),

@@ -168,6 +168,24 @@ def container_runtime_from(value: Any, files: Mapping[str, str], packages: Any =
     return runtime
 
 
+def require_programs_of_images(runtime: Runtime, parameters: Mapping[str, Any]) -> None:
+    """Refuse that srun looks for programs where it is called: a container's are others, and may be nowhere else.
+
+    Slurm looks for the word anywhere in the value: _opt_args() in src/srun/opt.c.
+
+    Raises:
+        ClusterctlError: srun does so, and has --container-image.
+    """
+    given = {name.lower(): value for name, value in parameters.items()}
+    if runtime in ("podman", "pyxis") and "test_exec" in str(given.get("launchparameters")):
+        raise ClusterctlError(
+            "slurm_conf_parameters: LaunchParameters has test_exec: srun then looks for a program where it is called, "
+            "and refuses what only an image has (--container-image)",
+            fix="take test_exec out; who wants it sets SLURM_TEST_EXEC=1",
+            entry=("slurm_conf_parameters", None, "LaunchParameters"),
+        )
+
+
 def lines_from(name: str, key: str, value: Any, release: str) -> Any:
     """Return the programs of a parameter such as Prolog as a list, in the order in which Slurm runs them.
 

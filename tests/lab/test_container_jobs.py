@@ -68,6 +68,12 @@ def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) 
     assert len(lines) == 20
     assert lines[:10] == lines[10:]
     assert inside == [INSIDE, "/"]
+    # What the step's own prolog says, as the user before each task, and where the user wants what is temporary.
+    prolog = "printf '#!/bin/sh\\necho export MARK=of-the-prolog\\n' >before.sh; chmod +x before.sh"
+    told = "sh -c 'echo $MARK $TMPDIR; touch $TMPDIR/x && echo written'"
+    steps = f"srun --task-prolog=$PWD/before.sh {told}; srun --task-prolog=$PWD/before.sh --container-image=$I {told}"
+    lines = said(provisioned_lab, f"{prolog}; export TMPDIR=/tmp/of-ada; {steps}; rm before.sh")
+    assert lines == ["of-the-prolog /tmp/of-ada", "written"] * 2
 
 
 def test_streams_signals_and_exit_codes_are_the_tasks_own(provisioned_lab: Lab) -> None:
@@ -200,15 +206,41 @@ def test_what_cannot_work_is_one_line_with_the_node_and_what_to_do(
     assert len(lines) == 1 or code != 125 or "in the container" in says
 
 
-def test_programs_of_several_kinds_in_a_step_are_refused(provisioned_lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--multi-prog multi.conf", "--multi-prog and --container-image do not go together: start the programs by"),
+        ("--bcast hostname", "--bcast and --container-image do not go together: the image has the program"),
+    ],
+)
+def test_what_an_image_has_no_part_in_is_refused(provisioned_lab: Lab, words: str, says: str) -> None:
     done = run(
-        provisioned_lab,
-        "echo '* true' >multi.conf; srun --container-image=$I --multi-prog multi.conf; c=$?; rm multi.conf; exit $c",
+        provisioned_lab, f"echo '* true' >multi.conf; srun --container-image=$I {words}; c=$?; rm multi.conf; exit $c"
     )
 
-    assert "--multi-prog and --container-image do not go together: start the programs by a script" in done.stderr
+    assert says in done.stderr
     assert (done.stdout, done.returncode) == ("", 1)
     labs.until(lambda: provisioned_lab.said("squeue --me --noheader") == "", 20, "its allocation stays")
+
+
+def test_the_program_is_the_images_where_srun_has_found_another_of_that_name(provisioned_lab: Lab) -> None:
+    """As LaunchParameters=test_exec would have it for everybody, which check refuses."""
+    mine = "mkdir mine; printf '#!/bin/sh\\necho mine\\n' >mine/hostname; chmod +x mine/hostname"
+    tried = "PATH=$PWD/mine:$PATH SLURM_TEST_EXEC=1 srun -w node1 --container-image=$I hostname"
+
+    assert said(provisioned_lab, f"{mine}; {tried}; rm -r mine") == ["node1"]
+
+
+def test_a_step_does_not_wait_for_what_the_one_before_has_left(provisioned_lab: Lab) -> None:
+    """Where a container's removal is a part of the step's end, srun says of each next step that it cannot begin yet."""
+
+    def waited(options: str) -> int:
+        script = f"salloc --quiet -w node1 -n 1 sh -c 'for i in 1 2 3 4 5; do srun {options} true || exit; done'"
+        done = run(provisioned_lab, script)
+        assert done.returncode == 0, done.stderr
+        return done.stderr.count("step creation temporarily disabled")
+
+    assert waited("--container-image=$I") <= waited("") + 1
 
 
 def test_an_archives_image_has_its_own_variables_directory_and_entry_point(provisioned_lab: Lab, small: str) -> None:

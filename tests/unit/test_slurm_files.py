@@ -81,6 +81,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"job_lint": "warn"}, "job_lint is 'warn': it must be true or false"),
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
+    ({"slurm_conf_parameters": {"LaunchParameters": ["use_interactive_step", "test_exec"]}}, "what only an image has"),
 ]
 
 
@@ -91,6 +92,11 @@ def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -
 
     assert words in f"{refused.value.problem} {refused.value.fix}"
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
+
+
+def test_srun_may_look_for_programs_on_its_own_machine_where_no_step_is_in_an_image() -> None:
+    sites = {"job_container_runtime": "none", "slurm_conf_parameters": {"LaunchParameters": "test_exec"}}
+    assert cluster(**sites).slurm_parameters["LaunchParameters"] == "test_exec"
 
 
 def test_the_sites_programs_run_after_the_clusters_own() -> None:

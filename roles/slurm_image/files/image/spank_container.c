@@ -111,11 +111,18 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     return setenv(ASKED, "yes", 1);
 }
 
+/* Refuse what an image has no part in. srun goes on where an optional plugin fails; its shepherd gives the allocation back. */
+static void refuse(const char *what, const char *fix)
+{
+    slurm_error("container: %s and --container-image do not go together: %s", what, fix);
+    exit(1);
+}
+
 /* srun has its program's words now. What it sends in their place is a program that a node without all this has not got. */
 int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
 {
     (void)ac, (void)av;
-    char line[65536], **argv = NULL, *word = line;
+    char line[65536], **argv = NULL, *word = line, *typed = NULL, *name;
     int argc = 0, words = 0;
     FILE *stream;
     size_t size;
@@ -129,12 +136,23 @@ int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
     fclose(stream);
     for (size_t i = 0; i < size; i++)
         words += !line[i];
-    /* The tasks of --multi-prog have other words, which no plugin sees. With it, argc counts the file's text, too. */
-    for (int i = 0; i <= words - argc; i++, word += strlen(word) + 1)
-        if (!strncmp(word, "--mu", 4)) {
-            slurm_error("container: --multi-prog and --container-image do not go together: start the programs by a script in the image");
-            exit(1); /* srun goes on where an optional plugin fails; its shepherd gives the allocation back */
-        }
+    for (int i = 0; i <= words - argc; i++, word += strlen(word) + 1) {
+        typed = word;
+        /* Its tasks have other words, which no plugin sees. With it, argc counts the file's text, too. */
+        if (!strncmp(word, "--mu", 4))
+            refuse("--multi-prog", "start the programs by a script in the image");
+        if (!strcmp(word, "--bcast") || !strncmp(word, "--bcast=", 8))
+            refuse("--bcast", "the image has the program, and srun would send the one of this machine");
+    }
+    if (getenv("SLURM_BCAST"))
+        refuse("SLURM_BCAST", "unset it: the image has the program, and srun would send the one of this machine");
+    /* With SLURM_TEST_EXEC (LaunchParameters=test_exec), srun has put in its place where this machine has a program of that name. */
+    name = strrchr(argv[0], '/');
+    if (typed && *typed != '/' && name) {
+        char *last = strrchr(typed, '/');
+        if (!strcmp(name + 1, last ? last + 1 : typed))
+            argv[0] = typed;
+    }
     if (setenv(PREFIX "COMMAND", argv[0], 1) || !(argv[0] = strdup(PROGRAM)))
         return -1;
     return 0;
