@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import subprocess
 from collections import Counter
 
 import labs
 import locked_registry
 import pytest
-from labs import Lab, docker
+from container_starts import LEFT, image, on_node, run, said, starts_leave_nothing
+from labs import Lab
 
 INSIDE = "Debian GNU/Linux 12 (bookworm)"
-
-
-@functools.cache
-def image(lab: Lab) -> str:
-    """Return the number of the image that is in every node's store, for the proof of training."""
-    return lab.said("srun --quiet podman --log-level error images --quiet | head -n 1")
-
-
-def run(lab: Lab, words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command line as an ordinary user on the controller, in their home; $I is the image."""
-    return lab.ssh("head", f"export I={image(lab)}; {words}", user="ada")
-
-
-def said(lab: Lab, words: str) -> list[str]:
-    """Return the lines that such a command prints; it must succeed."""
-    done = run(lab, words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
 
 
 def test_tasks_of_a_step_share_one_container_on_each_node_and_know_their_ranks(provisioned_lab: Lab) -> None:
@@ -343,11 +324,6 @@ def test_a_registry_that_asks_for_a_password_is_told_with_what_to_do(provisioned
     assert "manifest unknown" in let_in.stderr, "the next job has the password"
 
 
-def on_node(lab: Lab, script: str, node: str = "node1") -> str:
-    """Run a script in slurmd's container on a node."""
-    return docker("exec", lab.container(node), "docker", "exec", "slurmd", "sh", "-c", script)
-
-
 def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_else(provisioned_lab: Lab) -> None:
     lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
     says = "container: node1: this node does not know --container-image yet, and nothing was started"
@@ -421,44 +397,9 @@ def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: L
     assert entered.returncode != 0
 
 
-#: What could be left: processes and mounts, directories of jobs, shared memory, control groups.
-LEFT = """
-ps -e -o user:20,args 2>/dev/null | grep -E '^ada|[p]odman|[c]onmon|/[.]pause' | sort
-cut -d' ' -f5 /proc/self/mountinfo | sort
-ls -A /run/clusterctl/jobs /var/lib/clusterctl/jobs /dev/shm /tmp
-find /sys/fs/cgroup -type d -path '*job_*' | sort
-"""
-
-
 @pytest.mark.parametrize("times", [8, pytest.param(200, marks=pytest.mark.faults)])
 def test_containers_leave_nothing_behind(provisioned_lab: Lab, times: int) -> None:
     starts_leave_nothing(provisioned_lab, times)
-
-
-def starts_leave_nothing(lab: Lab, times: int) -> None:
-    """Start that many containers on a node: in a job, and in jobs that end well, badly, by scancel and by a daemon."""
-    node = "srun --nodelist=node1 --container-image=$I"
-    assert run(lab, f"{node} true").returncode == 0
-    labs.until(lambda: "ada " not in on_node(lab, LEFT), 30, lambda: on_node(lab, LEFT))
-    before = on_node(lab, LEFT)
-    script = f"""
-cat >many.sh <<END
-for i in \\$(seq {times}); do srun --quiet --container-image=$I true || exit; done
-srun --quiet podman ps --all --quiet | wc -l
-END
-salloc --quiet --nodelist=node1 --ntasks=1 sh many.sh; rm many.sh
-{node} sh -c 'exit 3'
-{node} sh -c 'setsid -f sleep 300 </dev/null >/dev/null 2>&1'
-{node} --job-name=stays sleep 300 >/dev/null 2>&1 &
-until squeue --me -h -n stays -t running -o %i | grep -q .; do sleep 0.2; done
-sleep 1; scancel --me --name=stays; wait
-"""
-
-    done = run(lab, script)
-
-    # In a job the last step's container is there until the next one comes.
-    assert done.stdout.strip() in ("0", "1"), done.stdout + done.stderr
-    labs.until(lambda: on_node(lab, LEFT) == before, 40, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
 
 
 #: A job that leaves what it can: a container of a name, a process of its own session. Of /tmp nothing is said: it is

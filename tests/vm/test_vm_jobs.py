@@ -9,6 +9,7 @@ from pathlib import Path
 import labs
 import pytest
 import vms
+from container_starts import LEFT, on_node, starts_leave_nothing
 
 #: A user whom the lab declares.
 USER = "ada"
@@ -122,3 +123,19 @@ def test_a_job_may_lock_all_memory(node_lab: vms.VmLab) -> None:
     words = "srun --immediate=300 --time=5 --chdir=/ sh -c 'ulimit -l'"
 
     assert node_lab.root("head", f"runuser -u slurmtest -- {words}") == "unlimited"
+
+
+def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
+    """Nor anything else; few of them here, where a start takes seconds: test_container_jobs has two hundred."""
+    lab = node_lab
+    job = lab.job("sleep 600", "--nodelist=node1", "--mem=100", "--time=20")
+    try:
+        # What a job has is seen, or its absence says nothing.
+        labs.until(lambda: f"/job_{job}/step_batch" in on_node(lab, LEFT), 120, lambda: on_node(lab, LEFT))
+    finally:
+        lab.root("head", f"scancel {job}")
+        lab.wait_idle("node1", 300)
+
+    starts_leave_nothing(lab, 3, seconds=120)
+
+    assert "/job_" not in on_node(lab, LEFT)
