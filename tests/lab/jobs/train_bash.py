@@ -50,7 +50,7 @@ settings = json.loads(Path(given.deepspeed).read_text(encoding="utf-8"))
 settings.update({name: value for name, value in auto.items() if settings[name] == "auto"})
 settings["fp16"]["enabled"] = given.fp16 and torch.cuda.is_available()
 if given.fp16 and not settings["fp16"]["enabled"] and rank == 0:
-    print("--fp16: there is no half precision on processors, it is single", flush=True)
+    print("there is no half precision on processors: --fp16 has no effect", flush=True)
 steps = int(SAMPLES * given.num_train_epochs / batch)
 
 torch.manual_seed(0)
