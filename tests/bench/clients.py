@@ -48,7 +48,7 @@ def beside_the_daemon(inventory: Path) -> dict[str, Any]:
     controller = loaded.groups["slurm_controller"][0]
     user = name_of(loaded.hostvars[controller])
     told = ad_hoc(inventory, "shell", f"bash -s {user} <<'BENCH'\n{SCRIPT}\nBENCH", controller)
-    return compared(told) | {"aim": "ratios of 1.2 or less"}
+    return compared(told)
 
 
 def compared(told: str) -> dict[str, Any]:
@@ -63,6 +63,6 @@ def compared(told: str) -> dict[str, Any]:
     for name, rows in turns.items():
         figures[f"{name}, ms a call"] = median(row[1] / row[0] for row in rows) * 1e3
         figures[f"  {name} in the daemon's container"] = median(row[4] / row[0] for row in rows) * 1e3
-        figures[f"  {name}: ratio"] = median(row[1] / row[4] for row in rows)
+        figures[f"  {name}: ratio (aim: 1.2 or less)"] = median(row[1] / row[4] for row in rows)
         figures[f"  {name}: ratio of processor seconds"] = median((row[2] + row[3]) / (row[5] + row[6]) for row in rows)
     return figures

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from bench.processor import Cost
 
 #: What one road cost, by the number of machines.
 Costs = Mapping[int, Cost]
+
+#: What a figure's name says is to be reached: "(aim: 1.2 or less)", of a cost "(aim for three machines: 8 s wall)".
+_AIM = re.compile(r"\(aim[^:)]*: ([^)]*)\)")
 
 
 def per_machine(costs: Costs) -> float | None:
@@ -55,9 +59,24 @@ def roads(measured: Mapping[str, Costs], base: str, ours: str = "") -> str:
 
 
 def figures(rows: Mapping[str, object]) -> str:
-    """Return name and value on a line each; a cost as processor and wall seconds."""
+    """Return name and value on a line each, a cost as processor and wall seconds; and which of them miss their aim."""
     width = max(map(len, rows), default=0)
-    return "\n".join(f"{name.ljust(width)}  {_said(value)}" for name, value in rows.items())
+    return "\n".join(
+        f"{name.ljust(width)}  {_said(value)}{', missed' if missed(name, value) else ''}"
+        for name, value in rows.items()
+    )
+
+
+def missed(name: str, value: object) -> bool:
+    """Tell whether a figure is larger than the aim in its name."""
+    aim = _AIM.search(name)
+    if aim is None:
+        return False
+    if isinstance(value, Cost):
+        return any(
+            getattr(value, kind) > float(most) for most, kind in re.findall(r"([\d.]+) s (wall|processor)", aim[1])
+        )
+    return isinstance(value, float) and value > float(aim[1].split()[0])
 
 
 def _said(value: object) -> str:

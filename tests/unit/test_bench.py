@@ -114,6 +114,21 @@ def test_figures_are_said_in_a_table_and_in_json() -> None:
     assert told["tasks"] == {"head": 4}
 
 
+def test_a_figure_that_misses_its_aim_says_so() -> None:
+    told = {
+        "check (aim: 5 s wall)": cost(9.0, wall=5.0),
+        "provision (aim for three machines: 8 s wall, 6 s processor)": cost(6.5, wall=2.0),
+        "squeue: ratio (aim: 1.2 or less)": 1.25,
+        "sbatch: ratio (aim: 1.2 or less)": 1.2,
+        "overlay: ratio": 9.0,
+        "not measured (aim: 1.1)": "git has no commit",
+    }
+
+    lines = table.figures(told).splitlines()
+
+    assert [line.split()[0] for line in lines if line.endswith(", missed")] == ["provision", "squeue:"]
+
+
 def test_every_made_up_machine_has_a_loopback_address_of_its_own() -> None:
     addresses = [ipaddress.ip_address(fleet.address(number)) for number in range(1000)]
     assert len(set(addresses)) == 1000
@@ -197,9 +212,9 @@ def test_slurms_commands_are_compared_turn_by_turn() -> None:
     found = clients.compared(told)
 
     assert (found["squeue, ms a call"], found["  squeue in the daemon's container"]) == (12.0, 11.0)
-    assert found["  squeue: ratio"] == pytest.approx(1.25)
+    assert found["  squeue: ratio (aim: 1.2 or less)"] == pytest.approx(1.25)
     assert found["  squeue: ratio of processor seconds"] == pytest.approx(1.0)
-    assert found["  sbatch: ratio"] == 1.0
+    assert found["  sbatch: ratio (aim: 1.2 or less)"] == 1.0
 
 
 def test_an_overlay_network_is_compared_by_the_medians_of_both_sides() -> None:
@@ -236,4 +251,4 @@ def test_the_first_provision_on_record_is_the_one_that_made_machines(tmp_path: P
     run("20260101-000000-aaaaaaaa", 2)
     run("20260101-000001-aaaaaaaa", 42)
 
-    assert commands.first(tmp_path / "inventory.ini")["wall seconds"] == 300.5
+    assert commands.first(tmp_path / "inventory.ini")["wall seconds (aim with images cached: 330)"] == 300.5
