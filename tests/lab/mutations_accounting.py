@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mutation import Row, spoilt
+from mutations_containers import REMAKE
 
 DIRECTORY = "/etc/slurmdbd"
 SETTINGS = "/etc/mysql/mariadb.conf.d/60-clusterctl.cnf"
@@ -62,6 +63,16 @@ DATABASE_FILES = (
     *spoilt("owner", "slurm_database", f"{DIRECTORY}/password.conf", "head"),
     # Where nobody asks the database: sacctmgr beside slurmdbd reads it.
     *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurm.conf", "head"),
+    Row(
+        "slurmdbd's days are not the site's",
+        "head",
+        REMAKE.format(
+            name="slurmdbd", change='host["Binds"] = [one for one in host["Binds"] if "localtime" not in one]'
+        ),
+        {"slurm_database.containers": "slurmdbd has mounts"},
+        (),
+        ("slurmdbd",),
+    ),
 )
 
 PASSWORD = (

@@ -13,7 +13,7 @@ FETCHED_FOR_USERS = "/run/slurm"
 DAEMONS = {"head": "slurmctld", "login1": "sackd"}
 
 #: Makes a container again as it was, but for one thing; over the engine's own interface, whose words are all it has.
-_REMAKE = """
+REMAKE = """
 python3 - <<'END'
 import http.client, json, socket
 class Engine(http.client.HTTPConnection):
@@ -41,7 +41,7 @@ def remade(what: str, on: str, change: str, *says: str) -> Row:
     """Return a row: the daemon's container is another one, because of a change of ``config`` or ``host``."""
     name = DAEMONS.get(on, "slurmd")
     red = {"slurm_service.containers": tuple(f"{name} {words}" if words.startswith("is ") else words for words in says)}
-    return Row(what, on, _REMAKE.format(name=name, change=change), red, (), (name,))
+    return Row(what, on, REMAKE.format(name=name, change=change), red, (), (name,))
 
 
 def container(what: str, on: str, how: str, says: str, *, started: bool = True) -> Row:
@@ -146,10 +146,11 @@ printf '%s\\n' "$text" >"$copy"
 _NOT_TOLD = "slurmctld was not told of its files, or of machines' addresses, as they are now"
 
 CONFIGURATION = (
+    # A key that Slurm does not know stops scontrol, too, which reads the same file.
     Row(
         "slurm.conf was edited, and slurmctld not told",
         "head",
-        f"echo '# by hand' >>{CONF}/slurm.conf",
+        f"echo Frobnicate=1 >>{CONF}/slurm.conf; ! scontrol ping 2>/dev/null",
         {
             "slurm_conf.files": f"{CONF}/slurm.conf has another text",
             "slurm_service.configuration": "slurmctld runs with another slurm.conf than the inventory renders",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,12 @@ def state(lab: labs.Lab) -> tuple[set[str], str]:
     """Return the node's state and the reason that it bears."""
     node = json.loads(slurm(lab, "scontrol", "show", "node", "node1", "--json"))["nodes"][0]
     return set(node["state"]), str(node.get("reason") or "")
+
+
+def registered(lab: labs.Lab) -> int:
+    """Return since when the node's slurmd runs, in seconds since 1970, by what it has told slurmctld."""
+    node = json.loads(slurm(lab, "scontrol", "show", "node", "node1", "--json"))["nodes"][0]
+    return int(node["slurmd_start_time"]["number"])
 
 
 def submit(lab: labs.Lab, seconds: int) -> str:
@@ -97,15 +105,63 @@ def test_a_node_that_somebody_else_has_drained_stays_theirs(lab: labs.Lab) -> No
     assert state(lab)[1].startswith("bad fan")
 
 
+def test_a_node_that_an_administrator_has_set_down_stays_down_whatever_starts_anew(lab: labs.Lab) -> None:
+    slurm(lab, "scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=bad disk")
+    try:
+        since = registered(lab)
+        lab.root("node1", "docker restart --time 60 slurmd")
+        labs.until(lambda: registered(lab) > since)
+
+        done = labs.document(lab.inventory, "provision", "slurm")
+
+        assert (done["exit_code"], done["changed"]) == (0, 0), done["failures"]
+        assert "DOWN" in state(lab)[0]
+        assert state(lab)[1].startswith("bad disk")
+    finally:
+        slurm(lab, "scontrol", "update", "NodeName=node1", "State=RESUME")
+        labs.until(lambda: "DOWN" not in state(lab)[0])
+
+
+@contextmanager
+def kathmandu(lab: labs.Lab, machine: str) -> Iterator[None]:
+    """Have a machine keep the time of Kathmandu, a quarter of an hour beside the hours of others."""
+    zone = lab.root(machine, "readlink /etc/localtime || true")
+    lab.root(machine, "ln -sfn /usr/share/zoneinfo/Asia/Kathmandu /etc/localtime")
+    try:
+        yield
+    finally:
+        lab.root(machine, f"ln -sfn '{zone}' /etc/localtime" if zone else "rm /etc/localtime")
+
+
+def started_anew(lab: labs.Lab) -> None:
+    """Have the controller's daemons start again, and wait until nodes have registered: steps asked before that hang."""
+    lab.root("head", "docker restart --time 60 slurmctld slurmdbd")
+    labs.until(lambda: slurm(lab, "sinfo", "--noheader", "--format=%T") == "idle")
+
+
+def test_the_controllers_daemons_and_its_users_commands_have_its_time(lab: labs.Lab) -> None:
+    with kathmandu(lab, "head"):
+        started_anew(lab)
+        try:
+            for daemon in ("slurmctld", "slurmdbd"):
+                assert lab.root("head", f"docker exec {daemon} date +%z") == "+0545", daemon
+            job = lab.said("sbatch --parsable --chdir=/ --output=/dev/null --begin=18:00 --wrap true")
+            begin = f"squeue --noheader --jobs={job} --format=%S"
+            assert lab.said(begin).endswith("T18:00:00")
+            assert lab.said(f"TZ=UTC {begin}").endswith("T12:15:00")
+        finally:
+            lab.said("scancel --me")
+    started_anew(lab)
+
+
 def test_another_role_can_have_a_slurmd_made_anew_as_the_controller_declares_it(lab: labs.Lab, tmp_path: Path) -> None:
     # The engine tells mounts in any order.
     ask = "docker inspect --format '{{.Config.Image}}{{range .HostConfig.Binds}} {{.}}{{end}}' slurmd"
     declared = sorted(lab.root("node1", ask).split())
     printed = "journalctl --no-pager --output=cat CONTAINER_NAME=slurmd"
     last = lab.root("node1", f"{printed} --lines=1")
-    zone = lab.root("node1", "readlink /etc/localtime || true")
-    lab.root("node1", "ln -sfn /usr/share/zoneinfo/Asia/Kathmandu /etc/localtime && docker rm --force slurmd")
-    try:
+    with kathmandu(lab, "node1"):
+        lab.root("node1", "docker rm --force slurmd")
         done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
 
         assert done.returncode == 0, done.stdout
@@ -114,9 +170,7 @@ def test_another_role_can_have_a_slurmd_made_anew_as_the_controller_declares_it(
         assert lab.root("node1", "docker exec slurmd date +%z") == "+0545"
         lab.root("node1", "journalctl --rotate")
         assert last in lab.root("node1", f"{printed} --lines=1000").splitlines()
-    finally:
-        lab.root("node1", f"ln -sfn '{zone}' /etc/localtime" if zone else "rm /etc/localtime")
-        lab.root("node1", "docker restart --time 60 slurmd")
+    lab.root("node1", "docker restart --time 60 slurmd")
 
 
 def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: labs.Lab) -> None:
