@@ -95,7 +95,7 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
         _batch(own, wants),
         _allocation(own, asked[0][1]),
         _signal(own),
-        SUBJECT.skip("side_by_side", ELSEWHERE) if wants.login else _pair(own, asked[0][3]),
+        SUBJECT.skip("side_by_side", ELSEWHERE) if wants.login else _pairs(said, asked),
         _accounting(own, asked[0], wants),
     ]
 
@@ -107,6 +107,11 @@ def _values(lines: Sequence[str]) -> dict[str, str]:
         kind, _, rest = text.partition(" ")
         found.setdefault(kind, rest)
     return found
+
+
+def _kinds(asked: Sequence[Sequence[str]]) -> str:
+    """Name the nodes that stand for each kind in each partition."""
+    return ", ".join(f"{node} in {partition}" for partition, node, *_ in asked)
 
 
 def _waits(name: str, told: str) -> Check | None:
@@ -137,11 +142,10 @@ def _steps(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]], wa
             wrong.append(f"{where}: srun ended with {own.get('exit') or 'nothing'}, the program with {STEP_CODE}")
     if busy and not wrong:
         return SUBJECT.skip("step", f"other jobs have what it needs: {'; '.join(busy)}", unproven=True)
-    kinds = ", ".join(f"{node} in {partition}" for partition, node, *_ in asked)
     return SUBJECT.check(
         "step",
         not wrong,
-        "; ".join(wrong) or f"right on {kinds}",
+        "; ".join(wrong) or f"right on {_kinds(asked)}",
         "environment, umask, user and exit code are those of who runs srun",
         source="srun, once for each kind of node in each partition",
         cause="the job got other things than its user has",
@@ -208,31 +212,33 @@ def _signal(own: Mapping[str, str]) -> Check:
     )
 
 
-def _pair(own: Mapping[str, str], fits: str) -> Check:
-    if fits != "pair":
-        return SUBJECT.skip("side_by_side", "the node has less than two idle cores", unproven=True)
-    told = [own.get("first", ""), own.get("second", "")]
-    times = [re.fullmatch(r"(\d{10,20}) (\d{10,20})", text) for text in told]
-    if any(_BUSY.search(text) for text in told) and not any(times):
-        return SUBJECT.skip("side_by_side", f"other jobs have what they need: {told[0][:200]}", unproven=True)
-    if not all(times):
-        said = "; ".join(text for text, time in zip(told, times, strict=True) if not time)
-        return SUBJECT.check(
-            "side_by_side",
-            False,
-            f"one of two did not run: {said or 'it said nothing'}",
-            "two jobs that ask for no memory run on one node at a time",
-            cause="a job takes the whole node's memory or cores where it does not say how much",
-            fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
-        )
-    (begun, ended), (later, last) = sorted((int(time[1]), int(time[2])) for time in times if time)
+def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) -> Check:
+    wrong: list[str] = []
+    unproven: list[str] = []
+    for partition, node, _, fits in asked:
+        own, where = _values(said.get(f"{partition}:{node}", [])), f"{node} in {partition}"
+        told = [own.get("first", ""), own.get("second", "")]
+        times = [re.fullmatch(r"(\d{10,20}) (\d{10,20})", text) for text in told]
+        if fits != "pair":
+            unproven.append(f"{where} has less than two idle cores")
+        elif any(_BUSY.search(text) for text in told) and not any(times):
+            unproven.append(f"{where}: other jobs have what they need: {told[0][:200]}")
+        elif not all(times):
+            silent = "; ".join(text[:200] for text, time in zip(told, times, strict=True) if not time)
+            wrong.append(f"{where}: one of two did not run: {silent or 'it said nothing'}")
+        else:
+            (_, ended), (later, _) = sorted((int(time[1]), int(time[2])) for time in times if time)
+            if later >= ended:
+                wrong.append(f"{where}: one after the other")
+    if unproven and not wrong:
+        return SUBJECT.skip("side_by_side", "; ".join(unproven), unproven=True)
     return SUBJECT.check(
         "side_by_side",
-        later < ended and begun < last,
-        "at the same time" if later < ended else "one after the other",
+        not wrong,
+        "; ".join(wrong) or f"at the same time on {_kinds(asked)}",
         "two jobs that ask for no memory run on one node at a time",
-        source="two srun without --mem",
-        cause="a job takes the whole node where it does not say how much",
+        source="two srun without --mem, once for each kind of node in each partition",
+        cause="a job takes the whole node's memory or cores where it does not say how much",
         fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
     )
 

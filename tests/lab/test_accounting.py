@@ -232,7 +232,9 @@ def in_partitions(lab: labs.Lab) -> None:
     wants = session.Wants(uid=2003, user="grace", accounting=True, shared_home=True)
     found = {check.id: check for check in session.checks(printed, "", targets, wants)}
     assert found["session.step"].verdict is Verdict.PASS, printed
-    assert {f"{node} in {partition}" in found["session.step"].observed for partition, node, *_ in targets} == {True}
+    kinds = ", ".join(f"{node} in {partition}" for partition, node, *_ in targets)
+    assert found["session.step"].observed == f"right on {kinds}"
+    assert found["session.side_by_side"].observed == f"at the same time on {kinds}"
 
 
 #: The database's files on a disk of their own that is full, and back again.

@@ -149,6 +149,32 @@ def test_a_step_that_is_wrong_on_one_kind_of_node_names_it() -> None:
     assert check.observed == "node9 in debug: nothing ran"
 
 
+@pytest.mark.parametrize(
+    ("second", "verdict", "words"),
+    [
+        ("1763800000500000000 1763800002500000000", "pass", "at the same time on node1 in batch, node9 in debug"),
+        ("1763800002100000000 1763800004100000000", "fail", "node9 in debug: one after the other"),
+        ("srun: error: it broke", "fail", "node9 in debug: one of two did not run: srun: error: it broke"),
+    ],
+)
+def test_two_jobs_are_seen_side_by_side_on_each_kind_of_node_in_each_partition(
+    second: str, verdict: str, words: str
+) -> None:
+    said = "session| mark session-5\n" + "".join(f"batch:node1| {kind} {HEALTHY[kind]}\n" for kind in HEALTHY)
+    said += f"debug:node9| first {HEALTHY['first']}\ndebug:node9| second {second}\n"
+
+    check = judged(printed=said, asked=[*ASKED, ("debug", "node9", "-", "pair")])["side_by_side"]
+
+    assert (str(check.verdict), check.observed) == (verdict, words)
+
+
+def test_a_kind_of_node_that_has_no_room_for_two_is_not_proven_and_named() -> None:
+    check = judged(asked=[*ASKED, ("debug", "node9", "-", "alone")])["side_by_side"]
+
+    assert (str(check.verdict), check.unproven) == ("skip", True)
+    assert check.observed == "node9 in debug has less than two idle cores"
+
+
 def controller(nodes: list[dict[str, Any]], partitions: list[dict[str, Any]]) -> str:
     return worlds.joined(
         {
