@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory import declared_docker, declared_proof
-from provision.inventory.declared_accounts import database_from, enforced_by
+from provision.inventory.declared_accounts import database_from, enforced_by, require_admitted
 from provision.inventory.declared_directories import require_job_directories
 from provision.inventory.declared_environment import adapters_of_jobs, environment_from, require_task_prolog
 from provision.inventory.declared_gres import detection_from
@@ -144,9 +144,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
         ) from error
     require_excepted(parameters, compute, cluster.partitions)
     require_counted(parameters, [hardware[name].gres for name in compute])
-    enforced = enforced_by(cluster, site)
-    declared_proof.proof_from(site, people)
-    return cluster.model_copy(update={"enforced": enforced})
+    cluster = cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
+    require_admitted(cluster, declared_proof.proof_from(site, people))
+    return cluster
 
 
 def require_names(hosts: Iterable[str]) -> None:

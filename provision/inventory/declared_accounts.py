@@ -11,11 +11,16 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
+from provision.model.proof import ProofUser
 from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted, refusal
+from provision.slurm.admission import Admission, Submitter, looks_at_accounts
+from provision.slurm.parameters import ON
 
 #: Parameters that the group slurm_database sets.
 _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
 
+#: With these a partition is for root, or for reservations alone.
+_FLAGS = ("RootOnly", "ReqResv")
 #: Parameters of a partition that name what the database keeps.
 _KEPT = {"allowaccounts": "account", "denyaccounts": "account", "allowqos": "QOS", "denyqos": "QOS", "qos": "QOS"}
 
@@ -66,11 +71,57 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
             )
     _require_counted(cluster, accounts)
     _require_nobody_leaving(cluster, accounts)
-    if not accounts.accounts or cluster.slurm_parameters.get(given.get("accountingstorageenforce", ""), "") is None:
-        return False
     _require_partitions(cluster, accounts)
+    name = given.get("accountingstorageenforce", "")
+    value = cluster.slurm_parameters.get(name, "associations")
+    enforced = looks_at_accounts(str(value or ""))
+    if name and enforced and not accounts.accounts:
+        raise ClusterctlError(
+            f"slurm_conf_parameters: {name} is {value}, and slurm_accounts declares no account: no job would be taken, "
+            "nor the cluster's own proofs",
+            fix=f"remove {name}, and declare slurm_accounts: then it is set, and the proofs have an account",
+            entry=("slurm_conf_parameters", None, name),
+        )
+    if not accounts.accounts or not enforced:
+        return False
     _require_an_account(cluster, accounts)
     return True
+
+
+def require_admitted(cluster: Cluster, proof: ProofUser) -> None:
+    """Refuse partitions of which none is for the proof's user: nothing could be shown of the cluster.
+
+    What the inventory does not know may admit: groups of the site's directory, accounts and QOS of another database.
+
+    Raises:
+        ClusterctlError: it names what keeps the user out of each partition.
+    """
+    who = Submitter(proof.groups, proof.accounts, proof.qos, enforced=cluster.enforced, host=cluster.controller)
+    known = {NORMAL} if cluster.database else set()
+    found = []
+    for partition in cluster.partitions:
+        said = dict(partition.parameters)
+        groups = {name for name in said.get("AllowGroups", "").split(",") if name}
+        if not groups <= {*cluster.people.gids, proof.name}:
+            del said["AllowGroups"]
+        if not known:
+            said = {name: value for name, value in said.items() if not name.endswith("Qos")}
+        out = next((name for name in _FLAGS if said.get(name, "").lower() in ON), "")
+        if not (out := out or Admission.of(said).keeps_out(who)):
+            return
+        found.append((partition.name, out, said[out]))
+    name, parameter, _ = found[0]
+    ours = {"AllowGroups": " or ".join(proof.groups[:3]), "AllocNodes": cluster.controller}
+    ours |= dict.fromkeys(("AllowAccounts", "DenyAccounts"), proof.account)
+    ours |= dict.fromkeys(("AllowQos", "DenyQos"), proof.qos or NORMAL)
+    way = "take {} out of {}" if parameter.startswith("Deny") else "add {} to {}"
+    way = f"{way} of one of them".format(ours[parameter], parameter) if parameter in ours else "change that at one"
+    raise ClusterctlError(
+        f"no partition is for {proof.name}, whose jobs prove the cluster: "
+        + ", ".join(f"{one} has {out}={value}"[:120] for one, out, value in found[:5]),
+        fix=f"{way}; or let another user prove: cluster_test_user",
+        entry=("slurm_partitions", [one.name for one in cluster.partitions].index(name), parameter),
+    )
 
 
 def _require_nothing_kept(cluster: Cluster) -> None:

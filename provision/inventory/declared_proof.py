@@ -57,10 +57,11 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
     if (wanted := str(site.get("cluster_test_account") or "")) and accounts.accounts:
         account = wanted
     qos = accounts.default_qos(name, account)
+    line = accounts.line_of(account)
     user = next((one for one in people.present if one.name == name), None)
     if user is None:
         number = number_of(site)
-        return ProofUser(name, number, number, (name,), f"/home/{name}", account=account, qos=qos)
+        return ProofUser(name, number, number, (name,), f"/home/{name}", account=account, qos=qos, accounts=line)
     if site.get("cluster_test_uid") and number_of(site) != user.uid:
         raise ClusterctlError(
             f"cluster_test_uid is {number_of(site)}, and {name} has uid {user.uid} in cluster_users",
@@ -85,4 +86,5 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
         declared=True,
         account=account,
         qos=qos,
+        accounts=line,
     )

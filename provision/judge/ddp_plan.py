@@ -44,15 +44,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What Slurm says about one node: its state, why it is out, and its partitions that are up."""
+    """What Slurm says about one node: its state, why it is out, and its partitions that are up: for all, for others."""
 
     state: str
     reason: str
-    partitions: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
-def _seen(sinfo: str) -> tuple[dict[str, _Seen], str]:
-    """Return the nodes of ``sinfo --Node --format=%N|%P|%a|%T|%E`` by name, and the default partition."""
+def _seen(sinfo: str, foreign: Collection[str]) -> tuple[dict[str, _Seen], str]:
+    """Return the nodes of ``sinfo --Node --format=%N|%P|%a|%T|%E`` by name, and the default partition.
+
+    sinfo shows a user no partition of others' groups; those of others' accounts and QOS are ``foreign``.
+    """
     found: dict[str, _Seen] = {}
     default = ""
     for line in sinfo.splitlines():
@@ -63,8 +67,13 @@ def _seen(sinfo: str) -> tuple[dict[str, _Seen], str]:
         name = partition.rstrip("*")
         if partition.endswith("*"):
             default = name
-        before = found[node].partitions if node in found else ()
-        found[node] = _Seen(state.lower(), one_line(reason, 200), (*before, name) if up == "up" else before)
+        own = found.get(node, _Seen("", ""))
+        ups, closed = own.partitions, own.foreign
+        if name in foreign:
+            closed = (*closed, name)
+        elif up == "up":
+            ups = (*ups, name)
+        found[node] = _Seen(state.lower(), one_line(reason, 200), ups, closed)
     return found, default
 
 
@@ -87,6 +96,7 @@ def plan(
     scope: Collection[str] = (),
     partition: str = "",
     unfit: Mapping[str, str] | None = None,
+    foreign: Collection[str] = (),
 ) -> Plan:
     """Return the jobs that prove these nodes.
 
@@ -98,9 +108,10 @@ def plan(
         partition: the one to take; empty for as many as it needs.
         unfit: nodes that can run no job whatever slurmctld says of them, with the reason; Slurm hears of a node that is
             lost only after a while, and a job that is given one waits for it.
+        foreign: partitions that are not for the test user, whatever sinfo shows.
     """
     unfit = unfit or {}
-    seen, default = _seen(sinfo)
+    seen, default = _seen(sinfo, foreign)
     if not seen:
         return Plan(silent="slurmctld did not say which nodes there are")
     busy: dict[str, str] = {}
@@ -123,6 +134,8 @@ def plan(
             out[node] = f"{known.state}: {known.reason}" if known.reason not in ("", "none") else known.state
         elif partition and partition not in known.partitions:
             apart[node] = f"it is not in the partition {partition}, or that is down"
+        elif known.foreign and not known.partitions:
+            apart[node] = f"the test user may not use partition {', '.join(known.foreign)}"
         elif not known.partitions:
             out[node] = "no partition that it is in is up"
         else:

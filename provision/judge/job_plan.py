@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provision.errors import ClusterctlError
@@ -12,6 +12,8 @@ from provision.hostlist import expand
 from provision.judge.slurm_answers import Node, Partition, nodes_in, partitions_in
 from provision.judge.slurm_facts import Facts
 from provision.model.gres import printed
+from provision.model.text import sections
+from provision.slurm.admission import Submitter, looks_at_accounts
 
 #: MiB that a job asks for which only proves something.
 MEMORY = 64
@@ -50,18 +52,30 @@ class Plan:
         }
 
 
-def plan(
-    controller: str, scope: Iterable[str], groups: Collection[str], machines: Mapping[str, str], account: str = ""
-) -> Plan:
+def submitter(controller: str, who: Submitter) -> Submitter:
+    """Return who submits, with what slurmctld itself says of whether it looks at accounts; unsaid, it may."""
+    said = re.search(r"(?m)^AccountingStorageEnforce\s*=\s*(\S{1,200})", sections(controller).get("config", ""))
+    return replace(who, enforced=looks_at_accounts(said[1])) if said else who
+
+
+def foreign(controller: str, who: Submitter) -> dict[str, str]:
+    """Return the partitions that are not for the proof's user, each with the parameter that says so."""
+    partitions = partitions_in(sections(controller).get("partitions", ""))
+    found = {name: partition.admission.keeps_out(who) for name, partition in partitions.items()}
+    return {name: parameter for name, parameter in found.items() if parameter}
+
+
+def plan(controller: str, scope: Iterable[str], who: Submitter, machines: Mapping[str, str]) -> Plan:
     """Return which jobs to submit.
 
-    ``controller`` is what its script printed about nodes, partitions and the queue, ``groups`` those that the proof's
-    user is in and ``account`` that of the jobs, if any, ``machines`` what each compute node's script printed: where
-    slurmd is stopped or hung there is nothing to wait for, although slurmctld may not know it yet.
+    ``controller`` is what its script printed about nodes, partitions and the queue, ``who`` submits them, ``machines``
+    what each compute node's script printed: where slurmd is stopped or hung there is nothing to wait for, although
+    slurmctld may not know it yet.
     """
     facts = Facts.of("", controller, "")
     nodes = nodes_in(facts.controller.get("nodes", ""))
     partitions = partitions_in(facts.controller.get("partitions", ""))
+    closed = foreign(controller, who)
     holders = _holders(facts.controller.get("queue", ""))
     targets: list[tuple[str, str, str]] = []
     refused: dict[str, Refusal] = {}
@@ -72,7 +86,7 @@ def plan(
             refused[name] = Refusal(facts.silent or "slurmctld does not know this node")
             continue
         machine = machines.get(name, "")
-        partition, refusal = _partition(node, partitions, groups, account)
+        partition, refusal = _partition(node, partitions, closed)
         stop = _unfit(node, Facts.of(machine, "", "") if machine else None) or refusal or _full(node, holders)
         if stop or not partition:
             refused[name] = stop or Refusal("the node is in no partition")
@@ -97,20 +111,20 @@ def _unfit(node: Node, own: Facts | None) -> Refusal | None:
 
 
 def _partition(
-    node: Node, partitions: Mapping[str, Partition], groups: Collection[str], account: str
+    node: Node, partitions: Mapping[str, Partition], foreign: Mapping[str, str]
 ) -> tuple[str, Refusal | None]:
     """Return the first of the node's partitions that is up and that the test user may use."""
-    closed, foreign = [], []
+    closed, others = [], []
     for name in node.partitions:
         partition = partitions.get(name)
         if partition is None or not partition.up:
             closed.append(f"{name} is {'+'.join(partition.state) if partition else 'not listed'}")
-        elif not partition.admits(groups, account):
-            foreign.append(name)
+        elif name in foreign:
+            others.append(f"{name} ({foreign[name]})")
         else:
             return name, None
-    if foreign:
-        return "", Refusal(f"the test user may not use partition {', '.join(foreign)}", ordinary=not closed)
+    if others:
+        return "", Refusal(f"the test user may not use partition {', '.join(others)}", ordinary=not closed)
     return "", Refusal(f"partition {', '.join(closed)}") if closed else None
 
 

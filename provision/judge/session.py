@@ -6,13 +6,14 @@ The script ``prove-session`` has done it once for each kind of hardware in each 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provision.judge.job_plan import MEMORY, gpus_in
 from provision.judge.slurm_answers import line, nodes_in, pairs, partitions_in
 from provision.judge.slurm_facts import Facts
 from provision.model.checks import Check, Level, Subject, Verdict
+from provision.slurm.admission import Submitter
 
 SUBJECT = Subject(
     "session",
@@ -51,13 +52,11 @@ class Wants:
     login: bool = False
 
 
-def targets(
-    controller: str, fit: Sequence[str], groups: Collection[str], account: str = ""
-) -> list[tuple[str, str, str, str]]:
+def targets(controller: str, fit: Sequence[str], who: Submitter) -> list[tuple[str, str, str, str]]:
     """Return partition, node, GRES ("-" for none) and whether two jobs fit there, for each kind in each partition.
 
     ``controller`` is what its script printed about nodes and partitions, ``fit`` the nodes that can take a job now,
-    ``groups`` those that the proof's user is in and ``account`` that of the jobs, if any.
+    ``who`` submits.
     """
     said = Facts.of("", controller, "").controller
     nodes, partitions = nodes_in(said.get("nodes", "")), partitions_in(said.get("partitions", ""))
@@ -67,7 +66,7 @@ def targets(
             continue
         for partition in node.partitions:
             known = partitions.get(partition)
-            if known is None or not known.up or not known.admits(groups, account):
+            if known is None or not known.up or known.admission.keeps_out(who):
                 continue
             free = gpus_in(node.gres) > gpus_in(node.gres_used)
             pair = node.cpus - node.cpus_used >= _PAIR * max(1, node.threads)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from provision.model.text import MAX_ANSWER, clean
+from provision.slurm.admission import Admission
 
 #: More than Slurm counts of anything; NaN is not within it either.
 _MOST = 2**63
@@ -23,6 +24,16 @@ _BASES = HEALTHY | {"DOWN", "UNKNOWN", "ERROR", "FUTURE", "INVALID"}
 _HARMLESS = frozenset(
     {"COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "RESUME", "UNDRAIN", "EXTERNAL"}
 )
+
+#: Where a partition says who may use it: the parsers of PARTITION_INFO in src/plugins/data_parser.
+_ADMISSION = {
+    "AllowGroups": ("groups", "allowed"),
+    "AllowAccounts": ("accounts", "allowed"),
+    "DenyAccounts": ("accounts", "deny"),
+    "AllowQos": ("qos", "allowed"),
+    "DenyQos": ("qos", "deny"),
+    "AllocNodes": ("nodes", "allowed_allocation"),
+}
 
 
 def document(text: str) -> dict[str, Any]:
@@ -49,6 +60,11 @@ def number(value: Any) -> int:
 def line(value: Any) -> str:
     """Return a text on one line, fit for a report; nothing for what is no text."""
     return " ".join(clean(value, 300).split()) if isinstance(value, str) else ""
+
+
+def _long_line(value: Any) -> str:
+    """Return a text that no report shows: a list of accounts may be long."""
+    return clean(value, 20_000) if isinstance(value, str) else ""
 
 
 def pairs(text: str, between: str | None = None) -> dict[str, str]:
@@ -122,23 +138,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition. ``groups`` and ``accounts`` are those that may use it; none means all."""
+    """One partition, with who may use it."""
 
     name: str
     state: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
+    admission: Admission = field(default_factory=Admission)
 
     @property
     def up(self) -> bool:
         """True where jobs start in it."""
         return self.state == ("UP",)
-
-    def admits(self, groups: Collection[str], account: str = "") -> bool:
-        """Tell whether a user who is in these groups may use it with a job of this account; an empty one is none."""
-        return (not self.groups or not set(groups).isdisjoint(self.groups)) and (
-            not self.accounts or account in self.accounts
-        )
 
 
 @dataclass(frozen=True)
@@ -184,13 +193,8 @@ def partitions_in(text: str) -> dict[str, Partition]:
     found: dict[str, Partition] = {}
     for entry in _entries(text, "partitions"):
         if name := named(entry.get("name")):
-            groups, accounts = (line(_within(entry, key, "allowed")) for key in ("groups", "accounts"))
-            found[name] = Partition(
-                name,
-                words(_within(entry, "partition", "state")),
-                tuple(filter(None, groups.split(","))),
-                tuple(filter(None, accounts.split(","))),
-            )
+            said = {parameter: _long_line(_within(entry, *path)) for parameter, path in _ADMISSION.items()}
+            found[name] = Partition(name, words(_within(entry, "partition", "state")), Admission.of(said))
     return found
 
 

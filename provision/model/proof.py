@@ -12,7 +12,7 @@ class ProofUser:
 
     ``groups`` are all of the user's, the own one first. ``declared``: the site has the user in ``cluster_users``; else
     the user is made for the proof. ``account`` and ``qos`` are what their jobs are submitted with, empty where the
-    inventory says nothing of it.
+    inventory says nothing of it. ``accounts`` are that account and all above it.
     """
 
     name: str
@@ -24,6 +24,7 @@ class ProofUser:
     declared: bool = False
     account: str = ""
     qos: str = ""
+    accounts: tuple[str, ...] = ()
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -33,4 +34,5 @@ class ProofUser:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as roles read it."""
-        return {**asdict(self), "groups": list(self.groups), "options": list(self.options)}
+        lists = {name: list(getattr(self, name)) for name in ("groups", "accounts", "options")}
+        return {**asdict(self), **lists}

@@ -76,6 +76,14 @@ class Accounts:
                     found[member.name] = account.name
         return found
 
+    def line_of(self, name: str) -> tuple[str, ...]:
+        """Return an account and all above it, root at last; nothing for no account."""
+        parents = {account.name: account.parent for account in self.accounts}
+        line = [name] if name else []
+        while line and line[-1] != ROOT:
+            line.append(parents.get(line[-1], ROOT))
+        return tuple(line)
+
     def default_qos(self, user: str, account: str) -> str:
         """Return the QOS that a user's jobs have in an account: the user's own, or the nearest account's above."""
         by_name = {one.name: one for one in self.accounts}

@@ -23,12 +23,16 @@ def node(name: str = "node1", **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def partition(name: str = "batch", state: str = "UP", groups: str = "", accounts: str = "") -> dict[str, Any]:
+def partition(
+    name: str = "batch", state: str = "UP", groups: str = "", accounts: str = "", **rules: str
+) -> dict[str, Any]:
     """Return a partition as ``scontrol show partitions --json`` describes it, shortened."""
     return {
         "name": name,
         "groups": {"allowed": groups},
-        "accounts": {"allowed": accounts, "deny": ""},
+        "accounts": {"allowed": accounts, "deny": rules.get("no_accounts", "")},
+        "qos": {"allowed": rules.get("qos", ""), "deny": rules.get("no_qos", ""), "assigned": ""},
+        "nodes": {"allowed_allocation": rules.get("hosts", "")},
         "partition": {"state": [state]},
     }
 

@@ -43,6 +43,16 @@ def test_a_healthy_cluster_is_one_job() -> None:
     assert nodes_check(found)["verdict"] == "pass"
 
 
+def test_a_partition_of_others_is_not_taken_although_sinfo_shows_it() -> None:
+    text = sinfo(node1="idle", node2="idle") + "node1|paid|up|idle|none\nnode2|paid|up|idle|none\n"
+    text += "node3|paid|up|idle|none\nnode1|gpu|up|idle|none\n"
+
+    found = planned(text, foreign={"paid": "AllowAccounts"})
+
+    assert jobs(found) == [(["node1", "node2"], 2, "batch")]
+    assert found.apart == {"node3": "the test user may not use partition paid"}
+
+
 def test_nodes_without_gpus_train_apart_from_those_with() -> None:
     text = sinfo(node1="idle", node2="idle", node3="idle", node4="idle")
 

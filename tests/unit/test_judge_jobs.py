@@ -11,6 +11,7 @@ from provision.judge import jobs
 from provision.judge.job_plan import Plan, plan
 from provision.judge.jobs import JobFacts, said
 from provision.model.checks import Check
+from provision.slurm.admission import Submitter
 
 GOOD = """node1| ran job=11 node=node1 uid=64031 gpus=0 opened=1 memlock=unlimited read=written seen=/home:65025,/data:7
 node1|
@@ -200,7 +201,7 @@ def test_simulated_gpus_are_marked_so_and_a_node_without_gpus_is_asked_for_none(
 def planned(nodes: list[Any], queue: str = "", partitions: list[Any] | None = None, **own: str) -> Plan:
     """Return the plan for the nodes of the list, in its order."""
     said = controller(nodes, [partition()] if partitions is None else partitions, queue=coded(queue))
-    return plan(said, [entry["name"] for entry in nodes], ["slurmtest"], own)
+    return plan(said, [entry["name"] for entry in nodes], Submitter(["slurmtest"]), own)
 
 
 def test_only_nodes_that_take_jobs_are_asked_in_a_partition_that_is_open_to_the_user() -> None:
@@ -225,7 +226,7 @@ def test_only_nodes_that_take_jobs_are_asked_in_a_partition_that_is_open_to_the_
         "node2": ("the node is IDLE+DRAIN (bad fan)", False),
         "node4": ("the node is in no partition", False),
         "node5": ("partition closed is DRAIN", False),
-        "node6": ("the test user may not use partition staff, paid", True),
+        "node6": ("the test user may not use partition staff (AllowGroups), paid (AllowAccounts)", True),
         "node7": ("the node is IDLE+RESERVED: course", True),
     }
 
@@ -264,7 +265,7 @@ def test_nothing_is_submitted_to_a_node_that_slurmctld_does_not_answer() -> None
 
 
 def test_a_controller_that_is_away_refuses_all() -> None:
-    found = plan("", ["node1"], ["slurmtest"], {})
+    found = plan("", ["node1"], Submitter(["slurmtest"]), {})
 
     assert found.words == []
     assert found.refused["node1"].why.startswith("the controller did not answer")

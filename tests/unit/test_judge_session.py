@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import slurm_worlds as worlds
 
+from provision.judge.job_plan import foreign, submitter
 from provision.judge.session import Wants, checks, targets
 from provision.model.checks import Check
+from provision.slurm.admission import Submitter
 
 ASKED = [("batch", "node1", "gpu:1", "pair")]
 BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
@@ -194,7 +196,7 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
     ]
     partitions = [worlds.partition(), worlds.partition("long"), worlds.partition("closed", groups="others")]
 
-    found = targets(controller(nodes, partitions), ["node1", "node2", "node3", "node4"], ["testers"])
+    found = targets(controller(nodes, partitions), ["node1", "node2", "node3", "node4"], Submitter(["testers"]))
 
     assert found == [
         ("batch", "node1", "gpu:1", "pair"),
@@ -204,14 +206,53 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
     ]
 
 
-def test_a_partition_for_accounts_is_tried_where_the_users_own_is_among_them() -> None:
-    said = controller([worlds.node("node1")], [worlds.partition(accounts="gold,slurmtest")])
+#: What a partition says of who may use it, and whether the proof does: in account test, below physics, with QOS short.
+RULES: list[tuple[dict[str, str], bool]] = [
+    ({"accounts": "gold,test"}, True),
+    ({"accounts": "physics"}, True),
+    ({"accounts": "gold"}, False),
+    ({"accounts": "test", "no_accounts": "test"}, True),
+    ({"no_accounts": "test"}, False),
+    ({"no_accounts": "physics,gold"}, False),
+    ({"no_accounts": "gold"}, True),
+    ({"qos": "short"}, True),
+    ({"qos": "normal,long"}, False),
+    ({"no_qos": "SHORT"}, False),
+    ({"no_qos": "long"}, True),
+    ({"qos": "ALL", "accounts": "ALL", "groups": "ALL", "hosts": "ALL"}, True),
+    ({"groups": "testers,staff"}, True),
+    ({"groups": "staff"}, False),
+    ({"hosts": "login[1-2],head"}, True),
+    ({"hosts": "login[1-2]"}, False),
+]
 
-    assert targets(said, ["node1"], ["x"], "slurmtest") == [("batch", "node1", "gpu:1", "pair")]
-    assert targets(said, ["node1"], ["x"], "other") == targets(said, ["node1"], ["x"]) == []
+
+@pytest.mark.parametrize(("rules", "admitted"), RULES)
+def test_a_partition_is_tried_where_it_is_for_the_user_and_the_account_and_the_qos(
+    rules: dict[str, str], admitted: bool
+) -> None:
+    said = controller([worlds.node("node1")], [worlds.partition(**rules)])
+    who = Submitter(["testers"], ("test", "physics", "root"), "short", host="head")
+
+    assert targets(said, ["node1"], who) == ([("batch", "node1", "gpu:1", "pair")] if admitted else [])
+    assert (foreign(said, who) == {}) is admitted
+
+
+def test_accounts_keep_nobody_out_where_slurmctld_does_not_look_at_them() -> None:
+    rules = worlds.coded(json.dumps({"partitions": [worlds.partition(accounts="gold")]}))
+    who = Submitter(["x"], ("test",))
+
+    for value, out in (("none", {}), ("nosteps", {}), ("associations,limits", {"batch": "AllowAccounts"})):
+        config = worlds.coded(f"AccountingStorageEnforce = {value}")
+        said = worlds.joined({"partitions": rules, "config": config})
+        assert foreign(said, submitter(said, who)) == out
+    unsaid = worlds.joined({"partitions": rules})
+    assert foreign(unsaid, submitter(unsaid, who)) == {"batch": "AllowAccounts"}
 
 
 def test_a_node_whose_gpus_are_all_in_use_is_tried_without() -> None:
     node = worlds.node("node1", gres_used="gpu:A40:4(IDX:0-3)", cpus=8, alloc_cpus=7)
 
-    assert targets(controller([node], [worlds.partition()]), ["node1"], ["x"]) == [("batch", "node1", "-", "alone")]
+    assert targets(controller([node], [worlds.partition()]), ["node1"], Submitter(["x"])) == [
+        ("batch", "node1", "-", "alone")
+    ]

@@ -12,6 +12,7 @@ from provision.judge import gpus, jobs, munge, slurm, slurm_daemons
 from provision.judge.job_plan import plan
 from provision.judge.jobs import JobFacts
 from provision.model.checks import Check
+from provision.slurm.admission import Submitter
 
 VALUES: list[Any] = [
     *(None, True, -1, 10**400, float("nan"), float("inf")), "", "\x1b]0;x\x07\x00\u202e", "{observed} %s {{ 7*7 }}",
@@ -28,7 +29,7 @@ def dumped(document: Any) -> str:
 def all_checks(own: str, slurmctld: str) -> list[Check]:
     """Return all checks of node1, which is a controller, too."""
     found, want = facts(own, slurmctld), wants(daemons=("slurmctld", "slurmd"), gpus=True)
-    planned = plan(slurmctld, ["node1"], ["slurmtest"], {"node1": own})
+    planned = plan(slurmctld, ["node1"], Submitter(["slurmtest"]), {"node1": own})
     printed = JobFacts(own, slurmctld[:1000], own, planned.as_dict("node1"), own)
     return [
         *slurm_daemons.checks(found, want), *slurm.checks(found, want), *gpus.checks(found, want),

@@ -161,6 +161,10 @@ def test_what_contradicts_itself_is_refused(accounts: Any, qos: Any, said: str, 
         ({"slurm_accounts": [GROUP], "slurm_partitions": [{"PartitionName": "p", "QOS": "partt"}]},
          "QOS names QOS 'partt', which nobody defines"),
         ({"slurm_conf_parameters": {"AccountingStorageHost": "db"}}, "a host under [slurm_database]"),
+        ({"slurm_conf_parameters": {"AccountingStorageEnforce": "associations"}}, "declares no account: no job would"),
+        ({"slurm_conf_parameters": {"ACCOUNTINGStorageEnforce": ["qos", "nosteps"]}}, "declares no account"),
+        ({"slurm_partitions": [{"PartitionName": "p", "AllowAccounts": "gold"}]}, "account 'gold', which nobody"),
+        ({"slurm_partitions": [{"PartitionName": "p", "QOS": "gold"}]}, "QOS 'gold', which nobody defines"),
         ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "eve", "uid": 2005}], "cluster_homes_shared": False},
          "cluster_users: eve is in no account, and could not submit a job"),
         ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "ben", "state": "absent"}]},
@@ -184,6 +188,62 @@ def test_partitions_may_name_accounts_and_qos_that_are_declared() -> None:
     partition = {"PartitionName": "p", "AllowAccounts": "test1267,slurmtest", "AllowQos": "ALL", "QOS": "part"}
 
     assert cluster(database=True, slurm_accounts=[GROUP], slurm_qos=[{"name": "part"}], slurm_partitions=[partition])
+
+
+def only(name: str, **partition: Any) -> dict[str, Any]:
+    """Return a cluster of one partition, in which accounts physics, test1267 below it and QOS short are declared."""
+    accounts = [{"name": "physics", "DefaultQOS": "short", "users": ["eve"]}, {**GROUP, "parent": "physics"}]
+    site = {"database": True, "slurm_accounts": accounts, "slurm_qos": [{"name": "short"}], "cluster_test_user": "ada"}
+    return {**site, "slurm_partitions": [{"PartitionName": name, **partition}]}
+
+
+GROUPS = {"cluster_groups": [{"name": "people", "gid": 3001}]}
+OPEN: list[dict[str, Any]] = [
+    {"AllowAccounts": "test1267"}, {"AllowAccounts": "physics"}, {"AllowAccounts": "ALL"},
+    {"AllowQos": "short"}, {"DenyQos": "normal"}, {"AllocNodes": "head,node1"}, {"AllowGroups": "ada,people"},
+    # Of the site's directory.
+    {"AllowGroups": "hpc-users"}, {"RootOnly": "NO"},
+]  # fmt: skip
+CLOSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"AllowAccounts": "other"}, "AllowAccounts=other", "add test1267 to AllowAccounts"),
+    ({"DenyAccounts": "physics"}, "DenyAccounts=physics", "take test1267 out of DenyAccounts"),
+    ({"AllowQos": "normal"}, "AllowQos=normal", "add short to AllowQos"),
+    ({"DenyQos": "short"}, "DenyQos=short", "take short out of DenyQos"),
+    ({"AllowGroups": "people"}, "AllowGroups=people", "add ada to AllowGroups"),
+    ({"AllocNodes": "node[1-2]"}, "AllocNodes=node[1-2]", "add head to AllocNodes"),
+    ({"RootOnly": True}, "RootOnly=YES", "change that at one"),
+    ({"ReqResv": "yes"}, "ReqResv=yes", "cluster_test_user"),
+]
+
+
+@pytest.mark.parametrize("partition", OPEN)
+def test_a_partition_may_be_for_some_if_the_proofs_user_is_among_them(partition: dict[str, Any]) -> None:
+    assert cluster(**only("gpu", **partition), **GROUPS).enforced
+
+
+@pytest.mark.parametrize(("partition", "said", "fix"), CLOSED)
+def test_a_cluster_is_refused_whose_partitions_keep_its_proofs_out(
+    partition: dict[str, Any], said: str, fix: str
+) -> None:
+    site = only("gpu", **partition) | GROUPS
+    site["slurm_accounts"] = [*site["slurm_accounts"], {"name": "other"}]
+
+    with pytest.raises(ClusterctlError) as refused:
+        cluster(**site)
+
+    assert f"no partition is for ada, whose jobs prove the cluster: gpu has {said}" in refused.value.problem
+    assert fix in refused.value.fix
+    assert refused.value.entry == ("slurm_partitions", 0, next(iter(partition)))
+    site["slurm_partitions"] = [*site["slurm_partitions"], {"PartitionName": "open", "Default": "YES"}]
+    assert cluster(**site).partitions
+
+
+def test_accounts_keep_no_proof_out_as_long_as_nothing_is_enforced() -> None:
+    site = only("gpu", AllowAccounts="other")
+    site["slurm_accounts"] = [*site["slurm_accounts"], {"name": "other"}]
+
+    assert not cluster(**site, slurm_conf_parameters={"AccountingStorageEnforce": None}).enforced
+    assert not cluster(**site, slurm_conf_parameters={"AccountingStorageEnforce": "nojobs"}).enforced
 
 
 INVENTORY = """

@@ -46,6 +46,7 @@ class ActionModule(ActionBase):
             scope=[str(host) for host in args["scope"]],
             partition=str(args["partition"]),
             unfit={host: why for host, why in unfit.items() if why},
+            foreign=mapping(facts.get("cluster_partitions_foreign")),
         )
         planned = asdict(found)
         result.update(planned, changed=False, arguments=json.dumps([job.as_dict() for job in found.jobs]))

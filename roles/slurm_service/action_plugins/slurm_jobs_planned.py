@@ -5,7 +5,8 @@
 ``said`` is what slurmctld printed, ``scope`` the compute nodes of this run, ``user`` who submits, and ``machines`` the
 variable in which each node's own answer was registered. What is not tried, and why, becomes the controller's fact
 C(cluster_jobs_planned) with C(delegate_facts), by node. ``sessions`` are what is tried once for each kind of node in
-each partition; they become the fact C(cluster_sessions_planned).
+each partition; they become the fact C(cluster_sessions_planned). Partitions that are not for this user become the fact
+C(cluster_partitions_foreign).
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
 figure: safety, as what machines answer is read in one place.
@@ -17,6 +18,7 @@ from ansible.plugins.action import ActionBase
 
 from provision.judge import job_plan, session
 from provision.judge.answers import mapping
+from provision.slurm.admission import Submitter
 
 
 class ActionModule(ActionBase):
@@ -31,15 +33,22 @@ class ActionModule(ActionBase):
         scope = [str(name) for name in args["scope"]]
         answers = {name: mapping(hostvars[name].get(str(args["machines"]))) for name in scope}
         machines = {name: str(answer.get("stdout") or "") for name, answer in answers.items()}
-        groups, account = [str(name) for name in args["user"]["groups"]], str(args["user"]["account"])
-        made = job_plan.plan(str(args["said"]), scope, groups, machines, account)
+        said, user = str(args["said"]), args["user"]
+        names = {name: [str(one) for one in user[name]] for name in ("groups", "accounts")}
+        host = str(self._task.delegate_to or "")
+        who = job_plan.submitter(said, Submitter(**names, qos=str(user["qos"]), host=host))
+        made = job_plan.plan(said, scope, who, machines)
         planned = {name: made.as_dict(name) for name in scope}
         fit = [name for name, _, _ in made.targets]
-        sessions = session.targets(str(args["said"]), fit, groups, account)
+        sessions = session.targets(said, fit, who)
         return {
             **result,
             "changed": False,
             "words": made.words,
             "sessions": sessions,
-            "ansible_facts": {"cluster_jobs_planned": planned, "cluster_sessions_planned": sessions},
+            "ansible_facts": {
+                "cluster_jobs_planned": planned,
+                "cluster_sessions_planned": sessions,
+                "cluster_partitions_foreign": job_plan.foreign(said, who),
+            },
         }
