@@ -23,6 +23,7 @@ from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
+from provision.inventory.declared_programs import require_programs
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
@@ -101,6 +102,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
+    of_nodes = [hostvars.get(name, {}) for name in compute]
+    require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
@@ -112,7 +115,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_task_prolog(environment, parameters, version)
     runtime = container_runtime_from(site["job_container_runtime"], files, site["job_container_packages"])
     require_programs_of_images(runtime, parameters)
-    environment = adapters_of_jobs(environment, [hostvars.get(name, {}) for name in compute])
+    environment = adapters_of_jobs(environment, of_nodes)
     try:
         cluster = Cluster(
             name=site["cluster_name"],

@@ -208,11 +208,13 @@ def lines_from(name: str, key: str, value: Any, release: str) -> Any:
             entry=("slurm_conf_parameters", None, key),
         )
     for program in programs:
-        if not isinstance(program, str) or not (_SCRIPT.fullmatch(program) or program.startswith("/")):
+        # slurmctld's own are not run without a whole path: src/common/run_command.c.
+        script = isinstance(program, str) and _SCRIPT.fullmatch(program) and not name.endswith("Slurmctld")
+        if not isinstance(program, str) or not (script or program.startswith("/")):
+            what = "" if name.endswith("Slurmctld") else ", or a script of slurm_conf_files"
             raise ClusterctlError(
-                f"slurm_conf_parameters: {name} is {program!r}: it must be a path in the daemon's container, or a "
-                "script of slurm_conf_files",
-                fix="give the whole path, or NAME.sh with its text in slurm_conf_files",
+                f"slurm_conf_parameters: {name} is {program!r}: it must be a path in the daemon's container{what}",
+                fix="give the whole path" + (what and ", or NAME.sh with its text in slurm_conf_files"),
                 entry=("slurm_conf_parameters", None, key),
             )
     return programs

@@ -28,6 +28,8 @@ OWNED_PARAMETERS = {
     "AccountingStoreJobComment": "Slurm has removed it; use AccountingStoreFlags: job_comment",
     "FastSchedule": "Slurm has removed it; what it did is SlurmdParameters: config_overrides",
     "SallocDefaultCommand": "Slurm has removed it; use LaunchParameters: use_interactive_step",
+    "PluginDir": "it is part of the image, and of users' commands",
+    "PlugStackConfig": "plugstack.conf is fetched; add its lines by slurm_conf_files",
     "Include": "nodes fetch one file; write its parameters into slurm_conf_parameters",
 }
 

@@ -47,7 +47,7 @@ LISTS_OF = {
         "GLOB_SILENCE Gres Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace "
         "Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation "
         "Route Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue",
-        "AccountingStorageEnforce": "all associations limits nojobs none nosteps qos safe wckeys",
+        "AccountingStorageEnforce": "all associations limits nojobs nosteps qos safe wckeys",
         "CpuFreqGovernors": _GOVERNORS,
         "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
         "LogTimeFormat": "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr",
@@ -117,9 +117,9 @@ _RATE = r"(task|energy|network|filesystem)=\d+"
 _EXITS = (r"\d+(-\d+)?(,\d+(-\d+)?)*", "exit codes and ranges of them, for example 1-9,18")
 _HOST = (r"[\w.:\[\]-]+", "a host's name or address")
 _FILE = (r"/\S*", "a whole path")
-_PROGRAM = (r'"?/.*', "a whole path, of a program where the daemons and jobs are")
+_PROGRAM = (r"/\S*", "a whole path without arguments, of a program where the daemons and jobs are")
 _PROGRAMS = """
-HealthCheckProgram MailProg RebootProgram ResumeFailProgram ResumeProgram ResvEpilog ResvProlog SlurmctldPrimaryOffProg
+HealthCheckProgram MailProg ResumeFailProgram ResumeProgram ResvEpilog ResvProlog SlurmctldPrimaryOffProg
 SlurmctldPrimaryOnProg SrunEpilog SrunProlog SuspendProgram TaskEpilog TaskProlog UnkillableStepProgram
 """.split()  # noqa: SIM905 - read as a text, not as a list of quotes
 #: A form of its own, and what it is called.
@@ -154,15 +154,16 @@ FORMS = {
         ),
         # _build_license_list() in src/slurmctld/licenses.c; slurmctld does not start with another.
         "Licenses": (r"[^\s,;:=]+([:=]\d{1,9})?([,;][^\s,;:=]+([:=]\d{1,9})?)*", "names, with a number after a colon"),
-        "PluginDir": (r"/[^:]*(:/[^:]*)*", "whole paths with colons"),
         "PriorityWeightTRES": _WEIGHTS,
         "RequeueExit": _EXITS,
         "RequeueExitHold": _EXITS,
         "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
         **dict.fromkeys(("AccountingStorageHost", "AccountingStorageBackupHost", "JobCompHost", "MailDomain"), _HOST),
-        **dict.fromkeys(("PlugStackConfig", "SlurmctldPidFile", "SlurmdPidFile", "TmpFS"), _FILE),
+        **dict.fromkeys(("SlurmctldPidFile", "SlurmdPidFile", "TmpFS"), _FILE),
         # Run from wherever a daemon or a job happens to be.
         **dict.fromkeys(_PROGRAMS, _PROGRAM),
+        # Only of this one slurmd looks for arguments: _rpc_reboot() in src/slurmd/slurmd/req.c.
+        "RebootProgram": (r'"?/.*', "a whole path, and arguments, of a program where slurmd is"),
     },
     # In hours, days or months; a number alone is months: slurmdb_parse_purge() in src/common/slurmdb_defs.c.
     "slurmdbd.conf": {

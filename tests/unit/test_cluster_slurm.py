@@ -109,9 +109,9 @@ def test_a_value_that_could_end_early_or_begin_another_line_is_refused(value: ob
 
 
 def test_a_value_of_several_words_stands_in_quotes_where_slurm_reads_to_their_end() -> None:
-    declared = cluster(slurm_conf_parameters={"RebootProgram": "/sbin/shutdown -r now"})
+    declared = cluster(slurm_conf_parameters={"RebootProgram": "/opt/site/shutdown -r now"})
 
-    assert declared.slurm_parameters["RebootProgram"] == '"/sbin/shutdown -r now"'
+    assert declared.slurm_parameters["RebootProgram"] == '"/opt/site/shutdown -r now"'
     assert "no blanks" in refusal(slurm_partitions=[{"PartitionName": "a", "AllowGroups": "a b"}]).fix
 
 

@@ -55,6 +55,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_parameters": {"Prolog": "site.sh"}}, "not in slurm_conf_files"),
     ({"slurm_conf_parameters": {"Epilog": ["/opt/a", "b"]}}, "must be a path"),
     ({"slurm_conf_parameters": {"Epilog": [7]}}, "must be a path"),
+    ({"slurm_conf_parameters": {"Prolog": "/etc/slurm/site.sh"}}, "write 'Prolog: site.sh', and its text as site.sh"),
+    ({"slurm_conf_parameters": {"Epilog": "/srv/end"}}, "write 'Epilog: end.sh'"),
+    ({"slurm_conf_parameters": {"HealthCheckProgram": "/usr/sbin/nhc"}}, "slurm_image_extra_packages"),
+    ({"slurm_conf_parameters": {"MailProg": "/usr/bin/mail"}}, "not in the container of slurmctld"),
+    ({"slurm_conf_parameters": {"PrologSlurmctld": "site.sh"}}, "a path in the daemon's container give"),
     ({"slurm_conf_parameters": {"Prolog": "/opt/a b"}}, "no blanks"),
     ({"slurm_version": "23.11", "slurm_conf_parameters": {"Prolog": "/opt/a"}}, "runs one Prolog"),
     (
@@ -130,6 +135,34 @@ def test_every_program_that_slurm_conf_names_comes_to_a_node_together_with_it(re
     for program in named:
         assert program.removeprefix("/run/slurm/conf/") in fetched, "a node's image may be older than its slurm.conf"
         assert told[program.removeprefix("/run/slurm/conf/")].startswith("#!/")
+
+
+@pytest.mark.parametrize(
+    ("site", "program"),
+    [
+        ({"slurm_image_extra_packages": ["nhc"]}, "/usr/sbin/nhc"),
+        ({"slurm_image_base": "registry.site.example/debian:13"}, "/usr/local/sbin/nhc"),
+        ({"slurm_service_read_only_directories": ["/site"]}, "/site/sbin/nhc"),
+        ({"slurm_service_job_directories": "/apps,/site"}, "/site/sbin/nhc"),
+        ({"slurm_service_job_directories": "{{ site_directories }}"}, "/site/sbin/nhc"),
+    ],
+)
+def test_what_a_site_has_put_into_the_image_or_shows_to_jobs_may_be_a_program(
+    site: dict[str, Any], program: str
+) -> None:
+    named = {"slurm_conf_parameters": {"HealthCheckProgram": program, "HealthCheckInterval": 60}}
+
+    assert cluster(**site, **named).slurm_parameters
+    with pytest.raises(ClusterctlError, match="which is not in the container of slurmd"):
+        cluster(**named)
+
+
+def test_a_program_may_be_on_a_file_system_that_nodes_mount_and_no_other() -> None:
+    mounts = [{"path": "/apps", "fstype": "present"}]
+
+    assert cluster(cluster_mounts=mounts, slurm_conf_parameters={"Epilog": "/apps/end"}).slurm_parameters
+    with pytest.raises(ClusterctlError, match="Epilog is /application/end, which is not in the container of slurmd"):
+        cluster(cluster_mounts=mounts, slurm_conf_parameters={"Epilog": "/application/end"})
 
 
 def test_a_site_does_without_our_programs() -> None:

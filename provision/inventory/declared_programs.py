@@ -1,0 +1,106 @@
+"""Programs that slurm.conf names, against what the containers see in which Slurm runs them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from provision.errors import ClusterctlError
+from provision.model.mounts import Mount, below
+
+#: Run by slurmd or by a job's step, on a node.
+_ON_NODES = (
+    *("Prolog", "Epilog", "HealthCheckProgram", "TaskEpilog", "TaskProlog", "UnkillableStepProgram"),
+    "RebootProgram",
+)
+#: Run by slurmctld.
+_ON_CONTROLLER = (
+    *("PrologSlurmctld", "EpilogSlurmctld", "MailProg", "ResumeProgram", "ResumeFailProgram", "SuspendProgram"),
+    *("ResvEpilog", "ResvProlog", "SlurmctldPrimaryOffProg", "SlurmctldPrimaryOnProg"),
+)
+#: What slurmd's container has of the machine whatever the inventory says: the role slurm_service.
+_SEEN = ("/home", "/tmp", "/var/tmp", "/var/lib/clusterctl", "/var/spool/slurmd")  # noqa: S108 - nothing is written
+_FETCHED = "/run/slurm/conf/"
+#: Directories of a machine that jobs see: variables of the role slurm_service, and what they are by themselves.
+_SHOWN = {"slurm_service_job_directories": (), "slurm_service_read_only_directories": ("/opt",)}
+#: What a site adds to Slurm's image, in which there may then be any program.
+_ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packages", "slurm_service_image")
+#: Where the image has programs, and those that are in every one.
+_OF_IMAGE = ("/bin", "/sbin", "/usr", "/lib")
+_STOCK = ("bash", "env", "false", "logger", "sh", "true")
+
+
+def require_programs(
+    parameters: Mapping[str, str | Sequence[str] | None],
+    files: Mapping[str, str],
+    mounts: Iterable[Mount],
+    controller: Mapping[str, Any],
+    nodes: Iterable[Mapping[str, Any]],
+) -> None:
+    """Refuse programs that no container has in which they are to run: a Prolog that is missing drains every node.
+
+    Args:
+        parameters: the site's parameters of slurm.conf.
+        files: those of slurm_conf_files.
+        mounts: the declared file systems.
+        controller: the controller's variables; ``nodes`` are the compute nodes'.
+
+    Raises:
+        ClusterctlError: there is such a one.
+    """
+    canonical = {name.lower(): name for name in (*_ON_NODES, *_ON_CONTROLLER)}
+    named = [(name, canonical[name.lower()], value) for name, value in parameters.items() if name.lower() in canonical]
+    programs = [(key, name, one) for key, name, value in named for one in _listed(value)]
+    if not programs:
+        return
+    added = any(controller.get(name) not in (None, "", []) for name in _ADDED)
+    seen = _seen(mounts, nodes)
+    of_files = {name for name in files if name.endswith(".sh")}
+    own = {one for _, name, one in programs if name in ("Prolog", "Epilog") and not one.startswith("/")}
+    for key, name, program in programs:
+        path = program.strip('"').partition(" ")[0]
+        on_nodes = name in _ON_NODES
+        if on_nodes and path in own:
+            continue
+        if path.startswith(_FETCHED) and on_nodes:
+            known = path.removeprefix(_FETCHED) in {*own, "job_begin", "job_end", "job_task"}
+        else:
+            known = on_nodes and (seen is None or any(below(path, one) for one in seen))
+        in_image = any(below(path, one) for one in _OF_IMAGE) and (added or path.rpartition("/")[2] in _STOCK)
+        if not known and not in_image:
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name} is {program[:120]}, which is not in the container of "
+                f"{'slurmd' if on_nodes else 'slurmctld'}, where it is to run",
+                fix=_fix(name, path, of_files, on_nodes=on_nodes),
+                entry=("slurm_conf_parameters", None, key),
+            )
+
+
+def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:
+    package = "have its package put into Slurm's image (slurm_image_extra_packages)"
+    if not on_nodes:
+        return package
+    script = path.rpartition("/")[2].removesuffix(".sh") + ".sh"
+    if name in ("Prolog", "Epilog"):
+        near = difflib.get_close_matches(script, list(files), n=1)
+        return f"write '{name}: {(near or [script])[0]}', and its text as {(near or [script])[0]} in slurm_conf_files"
+    return (
+        f"put it where slurmd sees it on all nodes: /opt, a file system of cluster_mounts; or {package}; or name it in "
+        f"Prolog, too, as {script} of slurm_conf_files, and here as {_FETCHED}{script}"
+    )
+
+
+def _listed(value: str | Sequence[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
+
+
+def _seen(mounts: Iterable[Mount], nodes: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    """Return what slurmd sees of each node, or of any that has it; None where only Ansible knows."""
+    found = [*_SEEN, *(mount.path for mount in mounts)]
+    for name, default in _SHOWN.items():
+        for value in {repr(one.get(name)): one.get(name, default) for one in nodes}.values():
+            if "{{" in str(value):
+                return None
+            found += [str(word).strip() for word in (value.split(",") if isinstance(value, str) else value or ())]
+    return found
