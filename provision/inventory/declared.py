@@ -23,7 +23,7 @@ from provision.inventory.declared_images import images_from
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
-from provision.inventory.declared_programs import require_programs
+from provision.inventory.declared_programs import require_programs, writable_by_slurmd
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
@@ -98,12 +98,12 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
-    require_lines(files, version, compute)
     require_database_parameters(site["slurm_database_parameters"], version)
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
     of_nodes = [hostvars.get(name, {}) for name in compute]
     require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
+    require_lines(files, version, compute, parameters, writable_by_slurmd(mounts, of_nodes))
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)

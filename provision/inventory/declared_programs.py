@@ -23,7 +23,8 @@ _ON_CONTROLLER = (
 _SEEN = ("/home", "/tmp", "/var/tmp", "/var/lib/clusterctl", "/var/spool/slurmd")  # noqa: S108 - nothing is written
 _FETCHED = "/run/slurm/conf/"
 #: Directories of a machine that jobs see: variables of the role slurm_service, and what they are by themselves.
-_SHOWN = {"slurm_service_job_directories": (), "slurm_service_read_only_directories": ("/opt",)}
+_WRITABLE = "slurm_service_job_directories"
+_SHOWN = {_WRITABLE: (), "slurm_service_read_only_directories": ("/opt",)}
 #: What a site adds to Slurm's image, in which there may then be any program.
 _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packages", "slurm_service_image")
 #: Where the image has programs, and those that are in every one.
@@ -36,7 +37,7 @@ def require_programs(
     files: Mapping[str, str],
     mounts: Iterable[Mount],
     controller: Mapping[str, Any],
-    nodes: Iterable[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
 ) -> None:
     """Refuse programs that no container has in which they are to run: a Prolog that is missing drains every node.
 
@@ -95,12 +96,27 @@ def _listed(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
 
 
-def _seen(mounts: Iterable[Mount], nodes: Iterable[Mapping[str, Any]]) -> list[str] | None:
+def writable_by_slurmd(mounts: Iterable[Mount], nodes: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    """Return the directories in which slurmd can write on a node; None where only Ansible knows."""
+    shown = _shown(_WRITABLE, (), nodes)
+    return None if shown is None else [*_SEEN, *(one.path for one in mounts if not one.read_only), *shown]
+
+
+def _seen(mounts: Iterable[Mount], nodes: Sequence[Mapping[str, Any]]) -> list[str] | None:
     """Return what slurmd sees of each node, or of any that has it; None where only Ansible knows."""
     found = [*_SEEN, *(mount.path for mount in mounts)]
     for name, default in _SHOWN.items():
-        for value in {repr(one.get(name)): one.get(name, default) for one in nodes}.values():
-            if "{{" in str(value):
-                return None
-            found += [str(word).strip() for word in (value.split(",") if isinstance(value, str) else value or ())]
+        shown = _shown(name, default, nodes)
+        if shown is None:
+            return None
+        found += shown
+    return found
+
+
+def _shown(name: str, default: Sequence[str], nodes: Iterable[Mapping[str, Any]]) -> list[str] | None:
+    found: list[str] = []
+    for value in {repr(one.get(name)): one.get(name, default) for one in nodes}.values():
+        if "{{" in str(value):
+            return None
+        found += [str(word).strip() for word in (value.split(",") if isinstance(value, str) else value or ())]
     return found

@@ -76,14 +76,25 @@ def _text(name: str, text: Any, release: str) -> str:
     return text
 
 
-def require_lines(files: Mapping[str, str], release: str, compute: Sequence[str]) -> None:
-    """Refuse files with a line that the daemon which reads it would not take. ``compute`` are the compute nodes.
+def require_lines(
+    files: Mapping[str, str],
+    release: str,
+    compute: Sequence[str],
+    parameters: Mapping[str, str | Sequence[str] | None],
+    writable: Sequence[str] | None = None,
+) -> None:
+    """Refuse files with a line that the daemon which reads it would not take.
+
+    ``compute`` are the compute nodes, ``parameters`` those of slurm.conf, ``writable`` where slurmd can write.
 
     Raises:
         ClusterctlError: it names the line.
     """
+    plugin = next(
+        (str(value or "").lower() for key, value in parameters.items() if key.lower() == "topologyplugin"), ""
+    )
     for name, text in files.items():
-        if wrong := wrong_line(name, text, release, compute):
+        if wrong := wrong_line(name, text, release, compute, plugin, writable):
             raise ClusterctlError(
                 f"slurm_conf_files: {name}, its line {wrong.row}: {wrong.problem}",
                 fix=wrong.fix,
@@ -227,6 +238,7 @@ def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: M
         ClusterctlError: it names the file, and where to write it.
     """
     _require_contained(parameters)
+    _require_read(parameters, files)
     named = {program for name in LINES for program in parameters.get(name) or () if not program.startswith("/")}
     if missing := sorted(named - files.keys()):
         raise ClusterctlError(
@@ -248,6 +260,38 @@ def require_files(parameters: Mapping[str, str | Sequence[str] | None], files: M
                 fix=f"write {needs[0]} there",
                 entry=("slurm_conf_parameters", None, name),
             )
+
+
+#: Which values of which parameters have a file read; with others it lies there unread.
+_READ = {
+    "topology.conf": ("TopologyPlugin", ("topology/tree", "topology/block", "topology/ring")),
+    "helpers.conf": ("NodeFeaturesPlugins", ("node_features/helpers",)),
+}
+
+
+def _require_read(parameters: Mapping[str, str | Sequence[str] | None], files: Mapping[str, str]) -> None:
+    """Refuse a file that nothing reads."""
+    given = {name.lower(): str(value or "").lower() for name, value in parameters.items()}
+    for name, (parameter, values) in _READ.items():
+        if name in files and set(given.get(parameter.lower(), "").split(",")).isdisjoint(values):
+            raise ClusterctlError(
+                f"slurm_conf_files: {name} is read with a {parameter} alone that is not set",
+                fix=f"set {parameter}: {values[0]} in slurm_conf_parameters, or remove {name}",
+                entry=("slurm_conf_files", None, name),
+            )
+    own = [given[name] for name in ("jobcontainertype", "namespacetype") if name in given]
+    if "job_container.conf" in files and own and not any(value.endswith("tmpfs") for value in own):
+        raise ClusterctlError(
+            "slurm_conf_files: job_container.conf is read by nothing: jobs share /tmp, as slurm_conf_parameters says",
+            fix="remove it, or take JobContainerType out of there",
+            entry=("slurm_conf_files", None, "job_container.conf"),
+        )
+    if {"topology.conf", "topology.yaml"} <= files.keys():
+        raise ClusterctlError(
+            "slurm_conf_files: beside topology.yaml Slurm does not read topology.conf",
+            fix="leave one of them",
+            entry=("slurm_conf_files", None, "topology.conf"),
+        )
 
 
 def _require_contained(parameters: Mapping[str, str | Sequence[str] | None]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 import yaml
 
 from provision import hostlist
 from provision.errors import ClusterctlError
+from provision.slurm.file_wholes import Lines, Wrong, fabric, namespaces
 from provision.slurm.parameter_table import NEWEST
 from provision.slurm.parameters import known, misfit, unknown
 
@@ -29,18 +29,18 @@ _PLUGSTACK = ("required", "optional", "include")
 _PAIR = re.compile(r"""(\w+)[ \t]*[-+*/]?=[ \t]*("[^"]*"|[^\s"]*)(?=\s|$)""")
 
 
-class Wrong(NamedTuple):
-    """What is wrong in which line of the text (from 1), and what to do."""
-
-    row: int
-    problem: str
-    fix: str
-
-
-def wrong_line(name: str, text: str, release: str, nodes: Collection[str]) -> Wrong | None:
+def wrong_line(
+    name: str,
+    text: str,
+    release: str,
+    nodes: Collection[str],
+    plugin: str = "",
+    writable: Collection[str] | None = None,
+) -> Wrong | None:
     """Return what is wrong with the first such line; None where nothing is found, or nothing is known of the file.
 
-    ``nodes`` are the names of the cluster's compute nodes.
+    ``nodes`` are the names of the cluster's compute nodes, ``plugin`` the value of TopologyPlugin, ``writable`` the
+    directories in which slurmd can write, None where they are not known.
     """
     if name.endswith(".yaml"):
         return _yaml(text)
@@ -60,7 +60,9 @@ def wrong_line(name: str, text: str, release: str, nodes: Collection[str]) -> Wr
         if pairs and name in _ENTRIES and not entries:
             return Wrong(row, f"{pairs[0][0]} stands without a SwitchName or BlockName", "begin the line with its name")
         lines.append((row, {key.lower(): value for key, value in pairs}))
-    return _switches(lines) if name == "topology.conf" else None
+    if name == "topology.conf":
+        return _kind(lines, plugin) or _switches(lines) or fabric(lines, release, nodes)
+    return namespaces(lines, writable) if name == "job_container.conf" else None
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -89,6 +91,8 @@ def _pair(name: str, key: str, value: str, release: str, nodes: Collection[str])
         return f"{spelt} is {value[:70]!r}: {why}", f"correct {spelt}; {name}(5)"
     if (name, key.lower()) not in _NODES | _SWITCHES:
         return None
+    if key.lower().endswith("name") and "[" in value and (name, key.lower()) in _SWITCHES:
+        return f"{spelt} is {value[:70]!r}: Slurm takes it for one name", "give each its own line"
     try:
         there = set(hostlist.expand(value))
     except ClusterctlError as error:
@@ -103,7 +107,20 @@ def _pair(name: str, key: str, value: str, release: str, nodes: Collection[str])
     return None
 
 
-def _switches(lines: list[tuple[int, dict[str, str]]]) -> Wrong | None:
+def _kind(lines: Lines, plugin: str) -> Wrong | None:
+    """Refuse lines that another plugin reads: with a key that it does not know slurmctld does not start."""
+    first = {"topology/tree": "switchname", "topology/block": "blockname", "topology/ring": "ringname"}.get(plugin)
+    own = {first, "blocksizes"} if first == "blockname" else {first}
+    for row, line in lines if first else ():
+        if others := {"switchname", "blockname", "blocksizes", "ringname"} & line.keys() - own:
+            other = sorted(others)[0]
+            named = {"switchname": "tree", "ringname": "ring"}.get(other, "block")
+            problem = f"{known('topology.conf')[other].name} is not read by TopologyPlugin {plugin}"
+            return Wrong(row, problem, f"set TopologyPlugin: topology/{named}, or describe the other kind here")
+    return None
+
+
+def _switches(lines: Lines) -> Wrong | None:
     """Judge switches beside each other: each is there once, and has nodes or switches that there are below it."""
     kinds = ("switchname", "blockname", "ringname")
     rows: dict[str, int] = {}

@@ -67,6 +67,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "runs one PrologSlurmctld",
     ),
     ({"slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "reads topology.conf"),
+    ({"slurm_conf_files": {"topology.conf": "SwitchName=s0 Nodes=node[1-2]"}}, "set TopologyPlugin: topology/tree"),
+    ({"slurm_conf_files": {"helpers.conf": "Feature=a"}}, "set NodeFeaturesPlugins: node_features/helpers"),
+    ({"slurm_conf_files": {"job_container.conf": "BasePath=/var/tmp"},
+      "slurm_conf_parameters": {"JobContainerType": None}}, "read by nothing"),
+    ({"slurm_conf_files": {"topology.conf": "SwitchName=s0 Nodes=node[1-2]", "topology.yaml": "[]"},
+      "slurm_version": "25.05", "slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "does not read topol"),
     ({"slurm_conf_parameters": {"PrologFlags": "Alloc"}}, "a job's own /tmp needs Contain"),
     ({"slurm_conf_parameters": {"PrologFlags": None}}, "add Contain to PrologFlags"),
     ({"slurm_conf_parameters": {"PrologFlags": ["X11", "NoHold"]}}, "not NoHold"),
@@ -87,7 +93,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
     ({"slurm_conf_parameters": {"LaunchParameters": ["use_interactive_step", "test_exec"]}}, "what only an image has"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("variables", "words"), BAD)
@@ -211,7 +217,7 @@ def test_a_job_has_a_tmp_of_its_own_unless_the_site_says_otherwise() -> None:
     ours, later = render(cluster()), render(cluster(slurm_version="25.11"))
     shared = render(cluster(slurm_conf_parameters={"JobContainerType": None, "PrologFlags": "Alloc"}))
     old = render(cluster({"node1": {**A40, "node_cgroup_version": 1}}, slurm_conf_cgroup_v1_allowed=True))
-    own = render(cluster(slurm_conf_files={"job_container.conf": "BasePath=/scratch"}))
+    own = render(cluster(slurm_conf_files={"job_container.conf": "BasePath=/var/tmp"}))
 
     assert "\nJobContainerType=job_container/tmpfs\n" in ours["slurm.conf"]
     assert "\nPrologFlags=Contain\n" in ours["slurm.conf"]
@@ -222,7 +228,7 @@ def test_a_job_has_a_tmp_of_its_own_unless_the_site_says_otherwise() -> None:
         newest = render(cluster(slurm_conf_parameters={name: None}, slurm_version="25.11"))
         assert "namespace/tmpfs" not in newest["slurm.conf"], "either name is both"
     assert "JobContainerType" not in old["slurm.conf"], "jobs that are not confined share the node's"
-    assert own["job_container.conf"] == "BasePath=/scratch"
+    assert own["job_container.conf"] == "BasePath=/var/tmp"
 
 
 def test_parameters_of_cgroup_conf_take_the_place_of_ours() -> None:
