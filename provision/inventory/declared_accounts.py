@@ -43,7 +43,7 @@ def database_from(groups: Mapping[str, Sequence[str]], controller: str) -> str:
 def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
     """Return whether only users with an account may submit: whether the inventory declares accounts.
 
-    ``site`` are the variables of ``declared_proof.READ``.
+    ``site`` are the variables of ``declared_proof.READ``, and ``slurm_database_parameters``.
 
     A site that removes AccountingStorageEnforce lets everybody submit, until all users are in.
 
@@ -72,6 +72,7 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
     _require_counted(cluster, accounts)
     _require_nobody_leaving(cluster, accounts)
     _require_partitions(cluster, accounts)
+    _require_default_qos(site.get("slurm_database_parameters"), accounts)
     name = given.get("accountingstorageenforce", "")
     value = cluster.slurm_parameters.get(name, "associations")
     enforced = looks_at_accounts(str(value or ""))
@@ -173,6 +174,19 @@ def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
                     else f"define it in slurm_{what.lower()}s".replace("qoss", "qos"),
                     entry=("slurm_partitions", number, key),
                 )
+
+
+def _require_default_qos(parameters: object, accounts: Accounts) -> None:
+    """Refuse a QOS of new clusters, in slurmdbd.conf, that nobody defines."""
+    known = {NORMAL, *(one.name for one in accounts.qos if not one.absent)}
+    for key, value in parameters.items() if isinstance(parameters, Mapping) else ():
+        if str(key).lower() == "defaultqos" and value is not None and str(value).lower() not in known:
+            near = difflib.get_close_matches(str(value).lower(), sorted(known), n=1)
+            raise ClusterctlError(
+                f"slurm_database_parameters: DefaultQOS is {str(value)[:70]!r}, which nobody defines",
+                fix=f"did you mean {near[0]}?" if near else "define it in slurm_qos",
+                entry=("slurm_database_parameters", None, str(key)),
+            )
 
 
 def _require_an_account(cluster: Cluster, accounts: Accounts) -> None:

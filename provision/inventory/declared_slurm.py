@@ -140,9 +140,12 @@ def require_database_parameters(value: Any, release: str) -> None:
         ClusterctlError: as :func:`parameters_from`.
     """
     where, owned = "slurm_database_parameters", OWNED_DATABASE_PARAMETERS
-    for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release):
-        if item is not None:
-            _text("slurmdbd.conf", where, name, item, release)
+    given = {
+        name: _text("slurmdbd.conf", where, name, item, release)
+        for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release)
+        if item is not None
+    }
+    require_together("slurmdbd.conf", where, given, (where, None, ""))
 
 
 def _named(

@@ -37,19 +37,30 @@ OWNED_PARAMETERS = {
 OWNED_CGROUP_PARAMETERS = {
     "IgnoreSystemd": "slurmd runs in a container, where there is no systemd",
     "CgroupPlugin": "it follows from node_cgroup_version and slurm_conf_cgroup_v1_allowed",
+    "CgroupReleaseAgentDir": "Slurm has removed it, and slurmd does not start with it",
+    "AllowedDevicesFile": "Slurm has removed it",
 }
 
 #: The same of slurmdbd.conf.
 OWNED_DATABASE_PARAMETERS = {
     "AuthType": "the daemons are installed for munge",
+    **dict.fromkeys(
+        (
+            *("ArchiveDir", "ArchiveScript", "ArchiveEvents", "ArchiveJobEnv", "ArchiveJobs", "ArchiveJobScript"),
+            *("ArchiveResvs", "ArchiveSteps", "ArchiveSuspend", "ArchiveTXN", "ArchiveUsage"),
+        ),
+        "what slurmdbd archives goes with its container; keep it longer (Purge...After), or dump the database",
+    ),
     "DbdAddr": "slurmdbd runs on the host in the inventory's group slurm_database",
     "DbdBackupHost": "slurmdbd runs on the host in the inventory's group slurm_database",
     "DbdHost": "slurmdbd runs on the host in the inventory's group slurm_database",
+    "DbdPort": "slurmctld asks slurmdbd at Slurm's own port, 6819",
     "Include": "write its parameters into slurm_database_parameters",
     "LogFile": "slurmdbd logs to the machine's journal: journalctl -u docker CONTAINER_NAME=slurmdbd",
     "PidFile": "the container's directories are fixed",
     "PluginDir": "it is part of the image",
     "SlurmUser": "it is part of the image",
+    **dict.fromkeys(("StorageBackupHost", "StorageLoc", "StoragePort"), "MariaDB runs beside slurmdbd"),
     "StorageHost": "MariaDB runs beside slurmdbd",
     "StoragePass": "the password is made on the machine, and never leaves it",
     "StoragePassScript": "the password is made on the machine, and never leaves it",

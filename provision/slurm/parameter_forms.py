@@ -11,9 +11,20 @@ from provision.slurm.plugin_table import PLUGINS
 
 _LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5 0 1 2 3 4 5 6 7 8 9"
 _GOVERNORS = "Conservative OnDemand Performance PowerSave SchedUtil UserSpace"
+#: debug_str2flags() in src/common/read_config.c, of all known releases.
+_DEBUG_FLAGS = """
+Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind CpuFrequency Data
+DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource DB_Step DB_TRES
+DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang GLOB_SILENCE Gres
+Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace Net NetRaw
+Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation Route
+Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue
+"""
+_TIME_FORMATS = "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr"
 
 TIMES = {
     "slurm.conf": "PreemptExemptTime PriorityCalcPeriod PriorityDecayHalfLife PriorityMaxAge",
+    "slurmdbd.conf": "MaxQueryTimeRange",
     "partition": "DefaultTime MaxTime",
 }
 #: One of these words.
@@ -30,7 +41,8 @@ WORDS_OF = {
         "MpiDefault": "none openmpi pmi2 pmix pmix_v2 pmix_v3 pmix_v4 pmix_v5 cray_shasta",
     },
     "partition": {"State": "UP DOWN DRAIN INACTIVE"},
-    "cgroup.conf": {"CgroupPlugin": "autodetect cgroup/v1 cgroup/v2 disabled"},
+    # As slurmd's container has it.
+    "cgroup.conf": {"CgroupMountpoint": "/sys/fs/cgroup"},
     "slurmdbd.conf": {"DebugLevel": _LEVELS, "DebugLevelSyslog": _LEVELS},
     "oci.conf": {
         "CreateEnvFile": "null newline disabled true false yes no",
@@ -40,17 +52,11 @@ WORDS_OF = {
 #: One or more of these words, with commas.
 LISTS_OF = {
     "slurm.conf": {
-        # debug_str2flags() in src/common/read_config.c, of all known releases.
-        "DebugFlags": "Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind "
-        "CpuFrequency Data DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource "
-        "DB_Step DB_TRES DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang "
-        "GLOB_SILENCE Gres Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace "
-        "Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation "
-        "Route Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue",
+        "DebugFlags": _DEBUG_FLAGS,
         "AccountingStorageEnforce": "all associations limits nojobs nosteps qos safe wckeys",
         "CpuFreqGovernors": _GOVERNORS,
         "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
-        "LogTimeFormat": "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr",
+        "LogTimeFormat": _TIME_FORMATS,
         "PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN",
         "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
         "SuspendExcStates": "CLOUD DOWN DRAIN DYNAMIC_FUTURE DYNAMIC_NORM FAIL INVALID_REG MAINTENANCE NOT_RESPONDING "
@@ -60,7 +66,14 @@ LISTS_OF = {
         ("ProfileHDF5Default", "ProfileInfluxDBDefault"), "All None Energy Filesystem Network Task"
     ),
     "helpers.conf": {"Flags": "rebootless"},
-    "slurmdbd.conf": {"PrivateData": "accounts events jobs nodes partitions reservations usage users"},
+    # More than what Slurm uses itself: xstrstr(extra, "all") in src/plugins/cgroup/v2/cgroup_v2.c.
+    "cgroup.conf": {"EnableExtraControllers": "all hugetlb io misc pids rdma"},
+    "slurmdbd.conf": {
+        "DebugFlags": _DEBUG_FLAGS,
+        "LogTimeFormat": _TIME_FORMATS,
+        "Parameters": "PreserveCaseUser",
+        "PrivateData": "accounts events jobs nodes partitions reservations usage users",
+    },
     "partition": {
         # xlate_cpu_bind_str() in src/common/slurm_resource_info.c.
         "CpuBind": "no none socket sockets ldom ldoms core cores thread threads off v verbose",
@@ -175,6 +188,7 @@ FORMS = {
         "Dirs": (r"/[^,]*(,/[^,]*)*", "whole paths with commas"),
         **dict.fromkeys(("InitScript", "CloneNSScript", "CloneNSEpilog"), _FILE),
     },
+    "cgroup.conf": {"CgroupSlice": (r"[A-Za-z0-9:_.@-]+\.slice", "a slice of systemd's, for example system.slice")},
     "helpers.conf": {"Helper": _FILE},
     "oci.conf": {"ContainerPath": _FILE, "MountSpoolDir": _FILE, "SrunPath": _FILE},
     "topology.conf": {"BlockSizes": (r"\d+(,\d+)*", "whole numbers with commas")},
@@ -209,7 +223,17 @@ BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
         "SlurmdPort": _PORT,
         "TreeWidth": (1, 65_533),
     },
-    "slurmdbd.conf": {"DbdPort": _PORT, "StoragePort": _PORT},
+    "cgroup.conf": {"MemorySwappiness": (0, 100), "SystemdTimeout": (1, None)},
+    "slurmdbd.conf": {"MessageTimeout": (1, None), "TCPTimeout": (1, None)},
+}
+#: The same of numbers with a fraction: percentages. Of a limit of 0 MinRAMSpace is left, 30 MB for any job.
+FRACTIONS: dict[str, dict[str, tuple[float, float]]] = {
+    "cgroup.conf": {
+        "AllowedRAMSpace": (1, 1000),
+        "AllowedSwapSpace": (0, 1000),
+        "MaxRAMPercent": (1, 100),
+        "MaxSwapPercent": (0, 100),
+    },
 }
 
 

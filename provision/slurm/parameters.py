@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from provision.slurm.parameter_forms import BOUNDS, FORMS, LISTS_OF, TIMES, WORDS_OF, plugins_of
+from provision.slurm.parameter_forms import BOUNDS, FORMS, FRACTIONS, LISTS_OF, TIMES, WORDS_OF, plugins_of
 from provision.slurm.parameter_table import NEWEST, TABLE
 from provision.slurm.word_table import WORDS
 
@@ -37,6 +37,7 @@ _ENDLESS = ("infinite", "unlimited")
 ON, OFF = ("yes", "up", "true", "1"), ("no", "down", "false", "0")
 #: _is_valid_timespec() in src/common/parse_time.c: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:...].
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
+_FRACTION = re.compile(r"\d+(\.\d+)?")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 #: Of these words one stands in a list: preempt_mode_num(), _parse_select_type_param() in src/common/.
 _ONE_OF = {
@@ -115,7 +116,8 @@ def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     found = known(place).get(name.lower())
     if found is None:
         return ""
-    if release <= NEWEST and place == "slurm.conf" and (plugins := plugins_of(found.name, release)):
+    daemons = place in ("slurm.conf", "slurmdbd.conf")
+    if release <= NEWEST and daemons and (plugins := plugins_of(found.name, release)):
         return _unknown_plugin(value, *plugins)
     accepts, what = _accepted(place, found)
     if not accepts(value):
@@ -124,7 +126,7 @@ def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     for words in _ONE_OF.get(found.name, ()):
         if len(both := [word for word in given if word.lower() in words.lower().split()]) > 1:
             return f"{' and '.join(both)} exclude each other"
-    if place == "slurm.conf" and found.name in _KNOWN_WORDS and release <= NEWEST:
+    if daemons and found.name in _KNOWN_WORDS and found.name not in LISTS_OF.get(place, {}) and release <= NEWEST:
         return _unknown_word(found.name, given)
     return ""
 
@@ -205,8 +207,12 @@ def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], 
         return lambda value: _whole(value, largest), f"a whole number from 0 to {largest}, or UNLIMITED"
     if parameter.kind == "boolean":
         return lambda value: value.lower() in (*ON, *OFF), "YES or NO"
+    if part := FRACTIONS.get(place, {}).get(name):
+        return lambda value: bool(_FRACTION.fullmatch(value)) and part[0] <= float(value) <= part[1], (
+            f"a percentage from {part[0]} to {part[1]}"
+        )
     if parameter.kind == "float":
-        return lambda value: bool(re.fullmatch(r"\d+(\.\d+)?", value)), "a number"
+        return lambda value: bool(_FRACTION.fullmatch(value)), "a number"
     return lambda value: True, ""
 
 

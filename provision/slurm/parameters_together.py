@@ -26,6 +26,8 @@ def together(place: str, given: Mapping[str, str | None]) -> Wrong | None:
     for ignored, taken in _NOT_TOGETHER:
         if {ignored.lower(), taken.lower()} <= there.keys():
             return ignored, f"{ignored} and {taken} exclude each other: Slurm ignores {ignored}", "leave one of them"
+    if place == "slurmdbd.conf":
+        return _network(there)
     if place == "slurm.conf":
         return _preemption(there) or _daemons(there)
     default, most = (minutes(there.get(name, "")) for name in ("defaulttime", "maxtime"))
@@ -68,6 +70,10 @@ def _daemons(there: Mapping[str, str]) -> Wrong | None:
             )
         if "maxnodecount" in there:
             return "MaxNodeCount", "MaxNodeCount needs SelectType select/cons_tres", "remove SelectType"
+    return _network(there)
+
+
+def _network(there: Mapping[str, str]) -> Wrong | None:
     network = set(there.get("communicationparameters", "").lower().split(","))
     if "disableipv4" in network and "enableipv6" not in network:
         fix = "add EnableIPv6, or remove DisableIPv4"

@@ -26,13 +26,44 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_cgroup_parameters": {"MessageTimeout": 1}}, "remove it here"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCore": True}}, "did you mean ConstrainCores"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCores": "perhaps"}}, "must be YES or NO"),
-    ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": "half"}}, "must be a number"),
+    ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": "half"}}, "a percentage from 1 to 100"),
     ({"slurm_conf_cgroup_parameters": {"AllowedKmemSpace": 5}}, "23.02 was its last"),
     ({"slurm_conf_cgroup_parameters": {"CgroupSlice": "x"}}, "it came with 25.11"),
     ({"slurm_conf_cgroup_parameters": {"IgnoreSystemd": False}}, "cannot set IgnoreSystemd"),
     ({"slurm_conf_cgroup_parameters": {"CGROUPPLUGIN": "cgroup/v1"}}, "node_cgroup_version"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCores": True, "CONSTRAINCORES": True}}, "twice"),
     ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map cgroup.conf's parameters"),
+    ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": 500}}, "a whole number from 0 to 100"),
+    ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": "UNLIMITED"}}, "a whole number from 0 to 100"),
+    ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": 250}}, "a percentage from 1 to 100"),
+    ({"slurm_conf_cgroup_parameters": {"MaxSwapPercent": 100.5}}, "a percentage from 0 to 100"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedRAMSpace": 0}}, "a percentage from 1 to 1000"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedRAMSpace": 0.9}}, "a percentage from 1 to 1000"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedSwapSpace": "50%"}}, "a percentage from 0 to 1000"),
+    ({"slurm_conf_cgroup_parameters": {"CgroupMountpoint": "cgroup"}}, "did you mean /sys/fs/cgroup?"),
+    ({"slurm_conf_cgroup_parameters": {"CgroupMountpoint": "/cgroup"}}, "/sys/fs/cgroup"),
+    ({"slurm_conf_cgroup_parameters": {"SystemdTimeout": 0}}, "a whole number from 1"),
+    ({"slurm_conf_cgroup_parameters": {"CgroupReleaseAgentDir": "/x"}}, "Slurm has removed it"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedDevicesFile": "/x"}}, "Slurm has removed it"),
+    ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "foo"}, "slurm_version": "25.05"}, "hugetlb, io"),
+    ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "io,pid"}, "slurm_version": "25.05"}, "mean pids?"),
+    ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "io"}}, "it came with 25.05"),
+    ({"slurm_conf_cgroup_parameters": {"CgroupSlice": "system"}, "slurm_version": "25.11"}, "a slice of systemd's"),
+    ({"slurm_database_parameters": {"MessageTimeout": 0}}, "a whole number from 1"),
+    ({"slurm_database_parameters": {"DebugFlags": "nonsense"}}, "one or more of Accrue"),
+    ({"slurm_database_parameters": {"DebugFlags": "DB_Jobs"}}, "did you mean DB_Job?"),
+    ({"slurm_database_parameters": {"ArchiveDir": "rel"}}, "cannot set ArchiveDir"),
+    ({"slurm_database_parameters": {"ArchiveJobs": True}}, "goes with its container"),
+    ({"slurm_database_parameters": {"Parameters": "foo"}}, "PreserveCaseUser"),
+    ({"slurm_database_parameters": {"DefaultQOS": "nosuch"}, "database": True}, "define it in slurm_qos"),
+    ({"slurm_database_parameters": {"DefaultQOS": "norml"}, "database": True}, "did you mean normal?"),
+    ({"slurm_database_parameters": {"LogTimeFormat": "iso"}}, "did you mean iso8601?"),
+    ({"slurm_database_parameters": {"MaxQueryTimeRange": "1month"}}, "minutes, hours:minutes:seconds"),
+    ({"slurm_database_parameters": {"CommunicationParameters": "DisableIPv4"}}, "leaves no network"),
+    ({"slurm_database_parameters": {"CommunicationParameters": "EnableIPv5"}}, "did you mean EnableIPv6"),
+    ({"slurm_database_parameters": {"AuthAltTypes": "auth/foo"}}, "auth/jwt"),
+    ({"slurm_database_parameters": {"StorageLoc": "other"}}, "cannot set StorageLoc"),
+    ({"slurm_database_parameters": {"DbdPort": 7000}}, "6819"),
     ({"slurm_database_parameters": {"StoragePass": "x"}}, "cannot set StoragePass"),
     ({"slurm_database_parameters": {"DbdHost": "x"}}, "cannot set DbdHost"),
     ({"slurm_database_parameters": {"PurgeJobsAfter": "12months"}}, "did you mean PurgeJobAfter"),
@@ -256,4 +287,16 @@ def test_the_role_removes_what_slurmctld_would_hand_on_undeclared() -> None:
 
 
 def test_parameters_of_slurmdbd_conf_are_taken() -> None:
-    assert cluster(slurm_database_parameters={"PurgeJobAfter": "24months", "TrackWCKey": True, "PurgeStepAfter": None})
+    given = {"PurgeJobAfter": "24months", "TrackWCKey": True, "PurgeStepAfter": None, "DebugFlags": ["DB_JOB", "Net"]}
+    given |= {"DefaultQOS": "gold", "MaxQueryTimeRange": "60-0", "Parameters": "PreserveCaseUser", "CommitDelay": 1}
+
+    assert cluster(database=True, slurm_qos=[{"name": "gold"}], slurm_database_parameters=given)
+
+
+def test_parameters_of_cgroup_conf_are_taken_within_their_bounds() -> None:
+    given = {"AllowedRAMSpace": 101.5, "AllowedSwapSpace": 0, "MaxRAMPercent": "98", "MemorySwappiness": 0}
+    given |= {"CgroupMountpoint": "/sys/fs/cgroup", "MinRAMSpace": 64, "SignalChildrenProcesses": True}
+
+    assert cluster(slurm_conf_cgroup_parameters=given).cgroup_parameters.keys() == given.keys()
+    later = {"EnableExtraControllers": "io,pids", "CgroupSlice": "system.slice"}
+    assert cluster(slurm_version="25.11", slurm_conf_cgroup_parameters=later).cgroup_parameters == later
