@@ -15,6 +15,7 @@ from provision.inventory import declared_docker, declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by, require_admitted
 from provision.inventory.declared_directories import require_job_directories
 from provision.inventory.declared_environment import adapters_of_jobs, environment_from, require_task_prolog
+from provision.inventory.declared_fit import require_fit
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
@@ -28,8 +29,8 @@ from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
     release_from,
-    require_counted,
     require_database_parameters,
+    require_ports,
     switch_from,
 )
 from provision.inventory.declared_slurm_files import (
@@ -96,6 +97,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
     version = release_from(site["slurm_version"])
     parameters = parameters_from(site["slurm_conf_parameters"], version)
+    require_ports(parameters, alone=controller not in compute, database=bool(groups.get("slurm_database")))
     files = files_from(site["slurm_conf_files"], version)
     require_files(parameters, files)
     require_database_parameters(site["slurm_database_parameters"], version)
@@ -146,7 +148,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             said=("cluster_name", ""),
         ) from error
     require_excepted(parameters, compute, cluster.partitions)
-    require_counted(parameters, [hardware[name].gres for name in compute])
+    require_fit(cluster, hostvars.keys())
     cluster = cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
     require_admitted(cluster, declared_proof.proof_from(site, people))
     return cluster

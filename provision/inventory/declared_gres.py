@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import Any, Literal, get_args
 
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Hardware
 from provision.nvidia import mig
+
+#: Resources that Slurm has a plugin for: src/plugins/gres.
+_SLURMS = ("gpu", "mps", "nic", "shard")
+#: Devices of other kinds: disks, terminals, memory, network.
+_NO_GPU = re.compile(
+    r"/dev/(sd|hd|vd|xvd|sr|nvme|loop|dm-|md|mapper/|disk/|tty|pts|console|null|zero|full|u?random|k?mem|port|fuse|net/|"
+    r"infiniband/)"
+)
 
 Detection = Literal["auto", "files", "nvidia", "nvml"]
 
@@ -29,11 +39,12 @@ def detection_from(value: Any) -> Detection:
 
 
 def require_devices(where: str, hardware: Hardware) -> None:
-    """Refuse device files and MIG layouts that do not add up to ``node_gres``.
+    """Refuse device files and MIG layouts that do not add up to ``node_gres``, and names that nobody means.
 
     Raises:
         ClusterctlError: they contradict each other, or no GPU can be divided like that.
     """
+    _require_names(where, hardware)
     if hardware.gres_files is not None:
         _require_files(where, hardware, hardware.gres_files)
     if hardware.mig is not None:
@@ -42,14 +53,35 @@ def require_devices(where: str, hardware: Hardware) -> None:
         _require_instances(where, hardware)
 
 
+def _require_names(where: str, hardware: Hardware) -> None:
+    """Refuse what is almost one of Slurm's own resources: it would be counted, and no device be given."""
+    for gres in hardware.gres or ():
+        near = difflib.get_close_matches(gres.name, _SLURMS, n=1, cutoff=0.8)
+        if near and gres.name not in _SLURMS and near[0][0] == gres.name[0]:
+            raise ClusterctlError(
+                f"{where}: node_gres names {gres.name!r}, of which Slurm knows no devices",
+                fix=f"did you mean {near[0]}? Give a resource of your own a name that is less like it",
+                said=("node_gres", ""),
+            )
+
+
 def _require_files(where: str, hardware: Hardware, files: str) -> None:
     if hardware.mig:
         raise ClusterctlError(
             f"{where}: node_gres_files and node_mig are both set, but an instance is more than one file",
             fix="leave node_gres_files out",
         )
-    named = len(hostlist.expand(files))
-    wanted = sum(gres.count for gres in hardware.gres or ())
+    paths = list(hostlist.expand(files))
+    named, wanted, used = len(paths), sum(gres.count for gres in hardware.gres or ()), 0
+    for gres in hardware.gres or ():
+        others = [path for path in paths[used : used + gres.count] if gres.name == "gpu" and _NO_GPU.match(path)]
+        used += gres.count
+        if others:
+            raise ClusterctlError(
+                f"{where}: node_gres_files names {others[0]}, which is no GPU",
+                fix="name the GPUs' device files, as /dev/nvidia[0-3], or leave node_gres_files out",
+                said=("node_gres_files", files),
+            )
     if named != wanted:
         raise ClusterctlError(
             f"{where}: node_gres_files names {named} devices, node_gres counts {wanted}",

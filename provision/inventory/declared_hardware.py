@@ -16,6 +16,8 @@ from provision.model.cluster import Hardware
 
 #: Variables of hosts, and the fields that they are.
 NAMES = {f"node_{field}": field for field in Hardware.model_fields}
+#: MB that no machine with a container engine has less of.
+LEAST_MEMORY = 256
 AGAIN = "correct the inventory, then run 'clusterctl check' again"
 
 
@@ -46,6 +48,13 @@ def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
         hardware = Hardware(**{NAMES[name]: _plain(value) for name, value in declared.items()})
     except ValidationError as error:
         raise _sentence(error, where, declared) from None
+    if hardware.real_memory is not None and hardware.real_memory < LEAST_MEMORY:
+        value = declared["node_real_memory"]
+        raise ClusterctlError(
+            f"{where}: node_real_memory is {value}: it is in MB, and slurmd needs more itself",
+            fix="write it as slurmd -C prints RealMemory, as 192000 for 192 GB",
+            said=("node_real_memory", value if isinstance(value, str) else ""),
+        )
     require_devices(where, hardware)
     return hardware
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
 from provision.model.cluster import version_from
-from provision.model.gres import Gres
 from provision.model.versions import SLURM_VERSION
 from provision.slurm import parameters
 from provision.slurm.names import (
@@ -19,6 +17,7 @@ from provision.slurm.names import (
     OWNED_DATABASE_PARAMETERS,
     OWNED_PARAMETERS,
 )
+from provision.slurm.parameters_here import beside_ours, ports
 from provision.slurm.parameters_together import together
 
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -27,6 +26,8 @@ _VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
 
 #: A place in the inventory: the variable, the entry's number where that is a list, and its key.
 Entry = tuple[str, int | None, str]
+#: Parameters of slurm.conf by name; None removes one of ours, a tuple is a line for each.
+Parameters = Mapping[str, str | tuple[str, ...] | None]
 
 
 def release_from(value: Any) -> str:
@@ -90,34 +91,25 @@ def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...]
             )
     given = {name: item for name, item in result.items() if isinstance(item, str)}
     require_together("slurm.conf", "slurm_conf_parameters", given, ("slurm_conf_parameters", None, ""))
+    _require(beside_ours(_texts(result)), result)
     return result
 
 
-def require_counted(declared: Mapping[str, Any], gres: Sequence[tuple[Gres, ...] | None]) -> None:
-    """Refuse to have generic resources counted that no node has: Slurm would count nothing, without a word.
+def require_ports(declared: Parameters, *, alone: bool, database: bool) -> None:
+    """Refuse ports on which two daemons of one machine, or srun and a daemon, would listen."""
+    _require(ports(_texts(declared), alone=alone, database=database), declared)
 
-    Args:
-        declared: the site's parameters of slurm.conf.
-        gres: the generic resources of each node, None where they are not known before it is discovered.
 
-    Raises:
-        ClusterctlError: there is such a one.
-    """
-    name = "AccountingStorageTRES"
-    value = next((str(item) for key, item in declared.items() if key.lower() == name.lower()), "")
-    if None in gres:
-        return
-    # Slurm's own, of each GPU: slurm.conf(5).
-    known = {"gpumem", "gpuutil", *(item.name for items in gres for item in items or ())}
-    counted = [word.split("/")[1].partition(":")[0] for word in value.lower().split(",") if word.startswith("gres/")]
-    for word in counted:
-        if word not in known:
-            near = difflib.get_close_matches(word, known, n=1)
-            raise ClusterctlError(
-                f"slurm_conf_parameters: {name} is {value!r}: no node has gres/{word}",
-                fix=f"did you mean gres/{near[0]}?" if near else f"remove it, or add {word} to node_gres of its nodes",
-                entry=("slurm_conf_parameters", None, name),
-            )
+def _texts(declared: Parameters) -> dict[str, str | None]:
+    return {name: item for name, item in declared.items() if not isinstance(item, tuple)}
+
+
+def _require(wrong: tuple[str, str, str] | None, declared: Parameters) -> None:
+    if wrong:
+        spelt = next((name for name in declared if name.lower() == wrong[0].lower()), wrong[0])
+        raise ClusterctlError(
+            f"slurm_conf_parameters: {wrong[1]}", fix=wrong[2], entry=("slurm_conf_parameters", None, spelt)
+        )
 
 
 def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_directories import require_directory
 from provision.inventory.loader import GROUPS
+from provision.model.mount_options import wrong_option
 from provision.model.mounts import (
     FSTYPES,
     LOCAL,
@@ -142,13 +144,17 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
             ("fstype", str(fstype)) if fstype is not None else ("path", path),
         )
     options = _options(path, str(fstype), declared.get("options"))
+    read_only = _yes(path, declared.get("read_only", False))
+    if read_only and "rw" in options:
+        problem = f"cluster_mounts: {path} is read_only, and its options have rw"
+        raise _refusal(problem, "take rw out of the options", ("path", path))
     return Mount(
         path=path,
         fstype=str(fstype),
         source=_source(path, str(fstype), declared.get("source")),
         options=options,
         groups=_groups(path, declared.get("groups"), groups),
-        read_only=_yes(path, declared.get("read_only", False)) or "ro" in options,
+        read_only=read_only or "ro" in options,
     )
 
 
@@ -168,6 +174,12 @@ def _source(path: str, fstype: str, value: Any) -> str:
             "name the server and its directory",
             ("source", str(value)) if value is not None else ("path", path),
         )
+    if fstype in ("nfs", "nfs4") and _no_address(server := str(value).partition(":/")[0].strip("[]")):
+        raise _refusal(
+            f"cluster_mounts: source of {path} is {value!r}: {server} is neither an address nor a name",
+            "name the server and its directory",
+            ("source", str(value)),
+        )
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_./:,@\[\]-]{1,255}", value):
         raise _refusal(
             f"cluster_mounts: source of {path} is {value!r}: no file system is called that",
@@ -175,6 +187,14 @@ def _source(path: str, fstype: str, value: Any) -> str:
             ("source", str(value)),
         )
     return str(value)
+
+
+def _no_address(server: str) -> bool:
+    """Tell whether a server's name is meant as an address, and is none."""
+    try:
+        return bool(re.fullmatch(r"[0-9.]+|.*:.*", server)) and ipaddress.ip_address(server).is_unspecified
+    except ValueError:
+        return True
 
 
 def _options(path: str, fstype: str, value: Any) -> tuple[str, ...]:
@@ -195,7 +215,14 @@ def _options(path: str, fstype: str, value: Any) -> tuple[str, ...]:
             "remove options; where jobs may not write, read_only: true",
             ("options", ""),
         )
-    return tuple(str(word).strip() for word in words)
+    given = tuple(str(word).strip() for word in words)
+    if wrong := wrong_option(fstype, given):
+        raise _refusal(
+            f"cluster_mounts: options of {path}: {wrong[0]}",
+            wrong[1],
+            ("options", value if isinstance(value, str) else ""),
+        )
+    return given
 
 
 def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

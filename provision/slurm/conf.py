@@ -9,7 +9,8 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.slurm.gres import gres_values
-from provision.slurm.names import LINES
+from provision.slurm.names import LINES, SRUN_PORTS
+from provision.slurm.parameters_here import unkillable
 from provision.slurm.shares import partition_defaults
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
@@ -162,10 +163,14 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
-    yield Parameter("UnkillableStepTimeout", "300", "a GPU driver may take minutes to let a process die")
+    yield Parameter(
+        "UnkillableStepTimeout",
+        unkillable(cluster.slurm_parameters),
+        "a GPU driver may take minutes to let a process die",
+    )
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
-    yield Parameter("SrunPortRange", "60001-63000", "srun is called back on these ports, which a firewall can allow")
+    yield Parameter("SrunPortRange", SRUN_PORTS, "srun is called back on these ports, which a firewall can allow")
     yield from _programs(cluster)
     yield from _accounting(cluster)
     if _since(cluster, "25.11"):

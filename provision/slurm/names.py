@@ -26,6 +26,7 @@ OWNED_PARAMETERS = {
     ),
     "AccountingStorageLoc": "Slurm has removed it, and slurmctld does not start with it",
     "AccountingStoreJobComment": "Slurm has removed it; use AccountingStoreFlags: job_comment",
+    "KeepAliveTime": "Slurm has moved it; use CommunicationParameters: keepalivetime=SECONDS",
     "FastSchedule": "Slurm has removed it; what it did is SlurmdParameters: config_overrides",
     "SallocDefaultCommand": "Slurm has removed it; use LaunchParameters: use_interactive_step",
     "PluginDir": "it is part of the image, and of users' commands",
@@ -67,6 +68,9 @@ OWNED_DATABASE_PARAMETERS = {
     "StorageType": "MariaDB runs beside slurmdbd",
     "StorageUser": "MariaDB runs beside slurmdbd",
 }
+
+#: On which ports srun is called back where the site says nothing else.
+SRUN_PORTS = "60001-63000"
 
 #: Parameters of which a file has a line for each value, since a release: S_P_ARRAY in src/common/read_config.c.
 LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "EpilogSlurmctld": "24.05"}

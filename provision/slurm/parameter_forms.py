@@ -138,7 +138,14 @@ SlurmctldPrimaryOnProg SrunEpilog SrunProlog SuspendProgram TaskEpilog TaskProlo
 #: A form of its own, and what it is called.
 FORMS = {
     "partition": {
-        "OverSubscribe": (r"NO|EXCLUSIVE|(YES|FORCE)(:\d+)?", "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n"),
+        # Slurm makes NO of YES:1 and of FORCE:0; Shared is the old name.
+        **dict.fromkeys(
+            ("OverSubscribe", "Shared"),
+            (
+                r"NO|EXCLUSIVE|YES(:0*([2-9]|[1-9]\d{1,3}))?|FORCE(:0*[1-9]\d{0,3})?",
+                "NO, EXCLUSIVE, YES, YES:2 and more, FORCE, or FORCE:1 and more",
+            ),
+        ),
         "OverTimeLimit": (r"\d+|INFINITE|UNLIMITED", "minutes, or UNLIMITED"),
         "SuspendTime": (r"\d+|-1|INFINITE", "seconds, or INFINITE"),
         "TRESBillingWeights": _WEIGHTS,
@@ -218,11 +225,13 @@ BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
         "MaxTasksPerNode": (1, 65_533),
         # With 0 no message would be answered in time.
         "MessageTimeout": (1, None),
+        "MinJobAge": (2, None),
         "PropagatePrioProcess": (0, 2),
         "SchedulerTimeSlice": (5, 65_533),
         "SlurmdPort": _PORT,
         "TreeWidth": (1, 65_533),
     },
+    "partition": dict.fromkeys(("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxNodes"), (1, None)),
     "cgroup.conf": {"MemorySwappiness": (0, 100), "SystemdTimeout": (1, None)},
     "slurmdbd.conf": {"MessageTimeout": (1, None), "TCPTimeout": (1, None)},
 }

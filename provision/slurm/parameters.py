@@ -47,7 +47,10 @@ _ONE_OF = {
         "CR_CPU CR_ONE_TASK_PER_CORE",
         "CR_CPU_Memory CR_ONE_TASK_PER_CORE",
     ),
+    "TaskPluginParam": ("None Sockets Cores Threads",),
 }
+#: Words of which the value is one of these.
+_VALUES = {"autobind": ("none", "threads", "cores", "sockets")}
 #: What may stand before a word: a plugin's type, a limit's kind, of resources of a network adapter.
 _BEFORE = re.compile(r"(job_submit/|cli_filter/|rlimit_|(?:def|max|res)_(?=(?:txqs|tgqs|eqs|cts|tles|ptes|les|acs)\b))")
 #: What a word's value is where it is a whole number, and where that is not all: time_str2secs(), strtod().
@@ -170,6 +173,8 @@ def _unknown_word(name: str, given: list[str]) -> str:
             )
         if is_set and not value:
             return f"{item} has no value"
+        if (values := _VALUES.get(word)) and value not in values:
+            return f"{item[:70]} must be {word}= and one of {', '.join(values)}" + _nearest(value, values)
         if known[word].endswith("=#") and not re.fullmatch(_OTHER_NUMBERS.get(word, r"-?\d+"), value):
             return f"{item[:70]} must be a number, as {known[word].replace('=#', '=10')}"
     return ""

@@ -30,6 +30,13 @@ def together(place: str, given: Mapping[str, str | None]) -> Wrong | None:
         return _network(there)
     if place == "slurm.conf":
         return _preemption(there) or _daemons(there)
+    for allowed, denied in (("AllowAccounts", "DenyAccounts"), ("AllowQos", "DenyQos")):
+        if there.get(allowed.lower(), "ALL").upper() != "ALL" and denied.lower() in there:
+            return denied, f"{allowed} and {denied} exclude each other: Slurm ignores {denied}", "leave one of them"
+    if {"oversubscribe", "shared"} <= there.keys():
+        return "Shared", "Shared is the old name of OverSubscribe", "remove Shared"
+    if minutes(there.get("maxtime", "")) == 0:
+        return "MaxTime", "MaxTime is 0: no job could start", "write minutes, or remove it"
     default, most = (minutes(there.get(name, "")) for name in ("defaulttime", "maxtime"))
     if default is not None and most is not None and default > most:
         return (

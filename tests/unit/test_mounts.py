@@ -84,6 +84,25 @@ def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options
         ({"fstype": "present", "options": "ro"}, "nothing is mounted there"),
         ({"options": "ro, no suid"}, "words of mount(8)"),
         ({"options": {"ro": True}}, "words of mount(8)"),
+        ({"options": "vers=9"}, "vers=9: it must be one of 4, 4.0, 4.1, 4.2. correct vers"),
+        ({"options": "nfsvers=3"}, "it must be one of 4"),
+        ({"options": "nconect=8"}, "did you mean nconnect?"),
+        ({"options": "nconnect=17"}, "a number from 1 to 16"),
+        ({"options": "nconnect"}, "nconnect has no value"),
+        ({"options": "hard=1"}, "hard has no value"),
+        ({"options": "rw,ro"}, "ro and rw exclude each other"),
+        ({"options": "rw", "read_only": True}, "take rw out of the options"),
+        ({"options": ["hard", "soft"]}, "hard and soft exclude each other"),
+        ({"options": "proto=tpc"}, "tcp, tcp6, udp"),
+        ({"options": "rsize=1M"}, "a whole number"),
+        ({"options": "sec=kerberos"}, "krb5i or krb5p"),
+        ({"options": "no_root_squash"}, "there is no option 'no_root_squash'"),
+        ({"options": "HARD"}, "there is no option 'HARD'"),
+        ({"source": "300.1.1.1:/x"}, "300.1.1.1 is neither an address nor a name"),
+        ({"source": "10.0.0:/x"}, "neither an address nor a name"),
+        ({"source": "0.0.0.0:/x"}, "neither an address nor a name"),
+        ({"source": "[fe80:::1]:/x"}, "neither an address nor a name"),
+        ({"fstype": "lustre", "source": "10.0.0.1@tcp:/fs", "options": "ro,rw"}, "ro and rw exclude each other"),
         ({"groups": ["slurm_compte"]}, "did you mean slurm_compute?"),
         ({"groups": []}, "groups of the inventory"),
         ({"read_only": "perhaps"}, "true or false"),
@@ -93,6 +112,27 @@ def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options
 )
 def test_what_cannot_be_mounted_is_refused_with_what_to_do(entry: dict[str, Any], said: str) -> None:
     assert said in refusal({**HOME, **entry})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "vers=4.1,hard,proto=rdma,port=20049,nconnect=16,noatime,_netdev,x-systemd.automount,sec=krb5i:krb5p",
+        "rw,nosuid,nodev,rsize=1048576,wsize=1048576,timeo=600,retrans=2,lookupcache=pos,actimeo=30,nofail,bg",
+        "context=system_u:object_r:nfs_t:s0,noresvport,soft,local_lock=all,max_connect=4,clientaddr=10.0.0.5,fsc",
+        "ro,nolock,nocto,xprtsec=mtls,softreval",
+    ],
+)
+def test_options_that_sites_use_are_taken(options: str) -> None:
+    (one,) = mounts({**HOME, "options": options})
+
+    assert one.options == tuple(options.split(","))
+    assert mounts({**HOME, "fstype": "nfs", "options": "vers=3,nolock,mountproto=tcp"})
+
+
+@pytest.mark.parametrize("server", ["[fd00::5]", "fs-1.site.example", "10.0.0.5", "nas", "0nas"])
+def test_a_server_is_an_address_or_a_name(server: str) -> None:
+    assert mounts({**HOME, "source": f"{server}:/srv/home"})[0].exported == "/srv/home"
 
 
 @pytest.mark.parametrize(

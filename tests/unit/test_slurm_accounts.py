@@ -125,6 +125,8 @@ def test_parents_come_first() -> None:
         ([{"name": "a", "QOS": "normal", "DefaultQOS": "x"}], [{"name": "x"}], "DefaultQOS is x", "add x to QOS"),
         ([{"name": "a", "users": [{"name": "ada", "QOS": "x"}]}], None, "QOS 'x', which nobody defines", ""),
         (None, [{"name": "x", "Preempt": "y"}], "QOS 'y', which nobody defines", ""),
+        (None, [{"name": "x", "Preempt": "x"}], "in a circle: x -> x", "take x out of Preempt of x"),
+        (None, [{"name": "x", "Preempt": "y,z"}, {"name": "y"}, {"name": "z", "Preempt": ["x"]}], "x -> z -> x", "z"),
         (None, [{"name": "x", "Flags": "Nonsense"}], "Flags is 'Nonsense'", ""),
         (None, [{"name": "normal", "state": "absent"}], "Slurm's own", ""),
         ([{"name": "Physics"}], None, "it must be lower-case letters", ""),

@@ -88,7 +88,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_parameters": {"Epilog": [7]}}, "must be a path"),
     ({"slurm_conf_parameters": {"Prolog": "/etc/slurm/site.sh"}}, "write 'Prolog: site.sh', and its text as site.sh"),
     ({"slurm_conf_parameters": {"Epilog": "/srv/end"}}, "write 'Epilog: end.sh'"),
-    ({"slurm_conf_parameters": {"HealthCheckProgram": "/usr/sbin/nhc"}}, "slurm_image_extra_packages"),
+    ({"slurm_conf_parameters": {"HealthCheckProgram": "/sbin/nhc", "HealthCheckInterval": 9}}, "slurm_image_extra"),
     ({"slurm_conf_parameters": {"MailProg": "/usr/bin/mail"}}, "not in the container of slurmctld"),
     ({"slurm_conf_parameters": {"PrologSlurmctld": "site.sh"}}, "a path in the daemon's container give"),
     ({"slurm_conf_parameters": {"Prolog": "/opt/a b"}}, "no blanks"),

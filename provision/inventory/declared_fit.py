@@ -1,0 +1,139 @@
+"""Partitions against what the cluster has: nodes, their memory and generic resources, and machines to submit from."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from provision import hostlist
+from provision.errors import ClusterctlError
+from provision.model.cluster import Cluster, Hardware, Partition
+from provision.model.gres import Gres
+
+#: What is wrong with a parameter: its name, the sentence, and what to do.
+Wrong = tuple[str, str, str]
+
+#: Of a job that says nothing of memory, and the most that it may ask for.
+_MEMORY = (("DefMemPerNode", "MaxMemPerNode"), ("DefMemPerCPU", "MaxMemPerCPU"))
+_NEVER = ("", "-1", "infinite", "none")
+#: Slurm's own, of each GPU: slurm.conf(5).
+_OF_GPUS = ("gpumem", "gpuutil")
+
+
+def require_fit(cluster: Cluster, hosts: Collection[str]) -> None:
+    """Refuse partitions in which no job could start, or that name what the cluster has not.
+
+    ``hosts`` are the inventory's machines.
+
+    Raises:
+        ClusterctlError: it names the parameter, with what was meant.
+    """
+    everywhere = {name.lower(): value for name, value in cluster.slurm_parameters.items() if isinstance(value, str)}
+    kinds = {node.name: node.hardware for node in cluster.nodes}
+    gres = [hardware.gres for hardware in {id(one): one for one in kinds.values()}.values()]
+    require_weighed(cluster.slurm_parameters, gres)
+    for number, partition in enumerate(cluster.partitions):
+        own = dict(partition.parameters)
+        named = kinds if partition.nodes is None else partition.nodes
+        hardware = list({id(kinds[name]): kinds[name] for name in named}.values())
+        for wrong in (
+            _nodes(own, len(named)),
+            _memory(own, everywhere, hardware),
+            _submitted(own, hosts),
+            _suspended(own, everywhere),
+            _unknown_gres("TRESBillingWeights", own.get("TRESBillingWeights", ""), gres),
+        ):
+            if wrong:
+                name, problem, fix = wrong
+                problem = f"partition {partition.name}: {problem}"
+                raise ClusterctlError(problem, fix=fix, entry=_entry(number, partition, name, everywhere))
+
+
+def _entry(number: int, partition: Partition, name: str, everywhere: Mapping[str, str]) -> tuple[str, int | None, str]:
+    """Return where a parameter stands: in the partition, else among those of slurm.conf."""
+    if name not in dict(partition.parameters) and name.lower() in everywhere:
+        return "slurm_conf_parameters", None, name
+    return "slurm_partitions", number, name
+
+
+def _nodes(own: Mapping[str, str], count: int) -> Wrong | None:
+    least = own.get("MinNodes", "")
+    if least.isdecimal() and int(least) > count:
+        return "MinNodes", f"MinNodes is {least}, and it has {count} nodes: no job could start", "lower MinNodes"
+    return None
+
+
+def _memory(own: Mapping[str, str], everywhere: Mapping[str, str], hardware: Sequence[Hardware]) -> Wrong | None:
+    most = max(((one.real_memory or 0) - (one.mem_spec_limit or 0) for one in hardware), default=0)
+    known = bool(hardware) and all(one.real_memory for one in hardware)
+    for name, limit in (*_MEMORY, ("DefMemPerGPU", "")):
+        value, highest = (own.get(one) or everywhere.get(one.lower(), "") for one in (name, limit or "-"))
+        if not value.isdecimal():
+            continue
+        if highest.isdecimal() and 0 < int(highest) < int(value):
+            return name, f"{name} {value} is more than {limit} {highest}", f"lower {name}, or raise {limit}"
+        if known and int(value) > most:
+            problem = f"{name} is {value} MB, and no node has more than {most}: no job could start that leaves it out"
+            return name, problem, f"lower {name}; it is in MB"
+    cpus = own.get("DefCPUPerGPU") or everywhere.get("defcpupergpu", "")
+    if cpus.isdecimal() and all(one.cpus for one in hardware):
+        largest = max((one.cpus or 0 for one in hardware), default=0)
+        if int(cpus) > largest:
+            return "DefCPUPerGPU", f"DefCpuPerGPU is {cpus}, and no node has more than {largest}", "lower it"
+    return None
+
+
+def _submitted(own: Mapping[str, str], hosts: Collection[str]) -> Wrong | None:
+    text = own.get("AllocNodes", "ALL")
+    if text.upper() == "ALL":
+        return None
+    try:
+        named = list(hostlist.expand(text))
+    except ClusterctlError as error:
+        return "AllocNodes", f"AllocNodes: {error.problem}", error.fix
+    for name in named:
+        if name not in hosts:
+            near = difflib.get_close_matches(name, hosts, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"write {name} under [slurm_login], or take it out"
+            return "AllocNodes", f"AllocNodes names {name[:70]}, which is no machine of the inventory", fix
+    return None
+
+
+def _suspended(own: Mapping[str, str], everywhere: Mapping[str, str]) -> Wrong | None:
+    missing = [name for name in ("SuspendProgram", "ResumeProgram") if name.lower() not in everywhere]
+    if own.get("SuspendTime", "").lower() in _NEVER or not missing:
+        return None
+    told = " and ".join(missing)
+    return "SuspendTime", f"SuspendTime is set without {told}: no node would be switched off", f"set {told}"
+
+
+def require_weighed(declared: Mapping[str, Any], gres: Sequence[tuple[Gres, ...] | None]) -> None:
+    """Refuse to have generic resources counted or weighed that no node has: Slurm would do nothing, without a word.
+
+    Args:
+        declared: the site's parameters of slurm.conf.
+        gres: the generic resources of each node, None where they are not known before it is discovered.
+
+    Raises:
+        ClusterctlError: there is such a one.
+    """
+    for name in ("AccountingStorageTRES", "PriorityWeightTRES"):
+        key, value = next(((key, str(item)) for key, item in declared.items() if key.lower() == name.lower()), ("", ""))
+        if wrong := _unknown_gres(name, value, gres):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {wrong[1]}", fix=wrong[2], entry=("slurm_conf_parameters", None, key)
+            )
+
+
+def _unknown_gres(name: str, value: str, gres: Sequence[tuple[Gres, ...] | None]) -> Wrong | None:
+    if None in gres or not value:
+        return None
+    known = {*_OF_GPUS, *(item.name for items in gres for item in items or ())}
+    for word in re.findall(r"gres/([a-z]\w*)", value.lower()):
+        if word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            fix = f"did you mean gres/{near[0]}?" if near else f"remove it, or add {word} to node_gres of its nodes"
+            return name, f"{name} is {value[:120]!r}: no node has gres/{word}", fix
+    return None

@@ -1,0 +1,83 @@
+"""Which options a file system can be mounted with: mount(8), nfs(5), mount.lustre(8). Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+#: Of any file system, those that systemd and mount take out included.
+_ANY = """
+async atime auto defaults dev diratime dirsync exec group iversion lazytime loud mand noatime noauto nodev
+nodiratime noexec nofail noiversion nolazytime nomand norelatime nostrictatime nosuid nosymfollow nouser owner
+relatime ro rw silent strictatime suid sync user users _netdev
+""".split()  # noqa: SIM905 - read as a text, not as a list of quotes
+_NUMBER = r"\d{1,10}"
+_VERSIONS = {"nfs": "3 4 4.0 4.1 4.2", "nfs4": "4 4.0 4.1 4.2"}
+_PROTOCOLS = "tcp|tcp6|udp|udp6|rdma|rdma6"
+_FLAVOUR = r"(sys|none|krb5|krb5i|krb5p|lkey|lkeyi|lkeyp|spkm|spkmi|spkmp)"
+#: Of NFS: words alone, and those with a value.
+_NFS = """
+ac acl bg cto fg fsc hard intr lock migration noac noacl nocto nofsc nointr nolock nomigration nordirplus noresvport
+nosharecache nosoftreval rdirplus rdma resvport sharecache sloppy soft softerr softreval tcp udp
+""".split()  # noqa: SIM905
+_VALUES = {
+    **dict.fromkeys(
+        (
+            *("acdirmax", "acdirmin", "acregmax", "acregmin", "actimeo", "max_connect", "minorversion", "mountport"),
+            *("mountvers", "namlen", "port", "retrans", "retry", "rsize", "timeo", "trunkdiscovery", "wsize"),
+        ),
+        (_NUMBER, "a whole number"),
+    ),
+    # NFS_MAX_CONNECTIONS in fs/nfs/fs_context.c.
+    "nconnect": (r"[1-9]|1[0-6]", "a number from 1 to 16"),
+    **dict.fromkeys(("proto", "mountproto"), (_PROTOCOLS, _PROTOCOLS.replace("|", ", "))),
+    "sec": (rf"{_FLAVOUR}(:{_FLAVOUR})*", "sys, krb5, krb5i or krb5p, with colons"),
+    "lookupcache": ("all|none|pos|positive", "all, none or positive"),
+    "local_lock": ("all|flock|posix|none", "all, flock, posix or none"),
+    "xprtsec": ("none|tls|mtls", "none, tls or mtls"),
+    "write": ("lazy|eager|wait", "lazy, eager or wait"),
+    "fsc": (r".+", "a name"),
+    **dict.fromkeys(("addr", "clientaddr", "mountaddr", "mounthost"), (r".+", "an address")),
+}
+#: What stands for itself wherever it is: labels of SELinux, what systemd reads, comments.
+_FREE = re.compile(r"(x-[\w.-]+|comment|context|fscontext|defcontext|rootcontext)(=.*)?|no?trunkdiscovery")
+#: Two of which one is without effect.
+_APART = (
+    *(("ro", "rw"), ("hard", "soft"), ("hard", "softerr"), ("bg", "fg"), ("sync", "async"), ("suid", "nosuid")),
+    *(("dev", "nodev"), ("exec", "noexec"), ("lock", "nolock"), ("ac", "noac"), ("tcp", "udp"), ("auto", "noauto")),
+    *(("atime", "noatime"), ("cto", "nocto"), ("acl", "noacl"), ("fsc", "nofsc"), ("sharecache", "nosharecache")),
+)
+
+
+def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
+    """Return what is wrong with the options, and what to do; None where nothing is found.
+
+    Of Lustre's only those of any file system are known, and so is none of them unknown.
+    """
+    for one, other in _APART:
+        if one in options and other in options:
+            return f"{one} and {other} exclude each other", "leave one of them"
+    if fstype not in _VERSIONS:
+        return None
+    versions = _VERSIONS[fstype].split()
+    values: Mapping[str, tuple[str, str]] = {
+        **_VALUES,
+        **dict.fromkeys(("vers", "nfsvers"), ("|".join(map(re.escape, versions)), f"one of {', '.join(versions)}")),
+    }
+    for option in options:
+        name, is_set, value = option.partition("=")
+        if _FREE.fullmatch(option) or (not is_set and name in (*_ANY, *_NFS)):
+            continue
+        if name in values and is_set:
+            pattern, what = values[name]
+            if re.fullmatch(pattern, value):
+                continue
+            return f"{option[:70]}: it must be {what}", f"correct {name}; nfs(5)"
+        if name in values:
+            return f"{name} has no value", f"write {name}=...; nfs(5)"
+        if name in (*_ANY, *_NFS):
+            return f"{option[:70]}: {name} has no value", f"write {name} alone; nfs(5)"
+        near = difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1)
+        return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?" if near else "see mount(8), nfs(5)"
+    return None
