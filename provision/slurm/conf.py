@@ -110,8 +110,7 @@ def unconfined(cluster: Cluster) -> str:
 
 
 def _since(cluster: Cluster, release: str) -> bool:
-    """Return whether the cluster's Slurm is this release or a later one (their texts compare like numbers)."""
-    return cluster.slurm_version >= release
+    return cluster.slurm_version >= release  # Their texts compare like numbers.
 
 
 def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
@@ -163,11 +162,8 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
-    yield Parameter(
-        "UnkillableStepTimeout",
-        unkillable(cluster.slurm_parameters),
-        "a GPU driver may take minutes to let a process die",
-    )
+    kill = unkillable(cluster.slurm_parameters)
+    yield Parameter("UnkillableStepTimeout", kill, "a GPU driver may take minutes to let a process die")
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", SRUN_PORTS, "srun is called back on these ports, which a firewall can allow")

@@ -3,7 +3,7 @@
 """Choose which jobs prove training on which nodes: ``arguments`` of the result is what ddp_submit.py takes.
 
 ``sinfo`` is what Slurm said, ``ranks`` those of every declared node, ``scope`` the nodes of this run, ``partition`` the
-one to take. What the nodes declare is the inventory's, and what became of their own jobs in this run is the
+one to take, ``foreign`` those that are not for who submits. What the nodes declare is the inventory's, and what became of their own jobs in this run is the
 controller's facts. With C(delegate_facts) the plan is one of them, C(cluster_ddp_planned).
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
             scope=[str(host) for host in args["scope"]],
             partition=str(args["partition"]),
             unfit={host: why for host, why in unfit.items() if why},
-            foreign=mapping(facts.get("cluster_partitions_foreign")),
+            foreign=mapping(args["foreign"]),
         )
         planned = asdict(found)
         result.update(planned, changed=False, arguments=json.dumps([job.as_dict() for job in found.jobs]))
