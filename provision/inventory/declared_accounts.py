@@ -16,6 +16,9 @@ from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted, refusal
 from provision.slurm.admission import Admission, Submitter, looks_at_accounts
 from provision.slurm.parameters import ON
 
+#: The first release with the column Lineage, and with the QOS flag Relative: src/sacctmgr/common.c.
+_SINCE = "23.11"
+
 #: Parameters that the group slurm_database sets.
 _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePort")
 
@@ -69,6 +72,7 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
                 fix=f"remove {name}, or take the host out of that group to use a database of your own",
                 entry=("slurm_conf_parameters", None, given[name.lower()]),
             )
+    _require_release(cluster, accounts)
     _require_counted(cluster, accounts)
     _require_nobody_leaving(cluster, accounts)
     _require_partitions(cluster, accounts)
@@ -123,6 +127,17 @@ def require_admitted(cluster: Cluster, proof: ProofUser) -> None:
         fix=f"{way}; or let another user prove: cluster_test_user",
         entry=("slurm_partitions", [one.name for one in cluster.partitions].index(name), parameter),
     )
+
+
+def _require_release(cluster: Cluster, accounts: Accounts) -> None:
+    """Refuse accounts in a release whose sacctmgr tells no account's parents, nor knows all flags of QOS."""
+    if cluster.slurm_version < _SINCE and (accounts.accounts or accounts.qos):
+        name = "slurm_accounts" if accounts.accounts else "slurm_qos"
+        raise ClusterctlError(
+            f"{name} is set, and sacctmgr of Slurm {cluster.slurm_version} does not tell what it is compared with",
+            fix=f"use Slurm {_SINCE} or newer (slurm_version), or remove {name} and use sacctmgr yourself",
+            said=(name, ""),
+        )
 
 
 def _require_nothing_kept(cluster: Cluster) -> None:

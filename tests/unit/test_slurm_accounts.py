@@ -14,6 +14,7 @@ from provision.inventory.declared import cluster_from
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 from provision.slurm.conf import slurm_values
+from provision.slurm.limits import QOS, same
 
 GROUP = {"name": "test1267", "Fairshare": 40, "GrpTRES": "gres/gpu=8", "users": ["ada", "ben"]}
 DEFAULT = {"name": "u", "default": True}
@@ -91,6 +92,17 @@ def test_words_are_sacctmgrs_whatever_their_case_or_length() -> None:
     assert dict(account.settings) == {"GrpTRES": "cpu=4", "MaxTRES": "gres/gpu=1", "MaxJobs": "-1"}
 
 
+def test_a_qos_has_all_words_of_sacctmgr_that_all_releases_know() -> None:
+    (level,) = declared(
+        None, [{"name": "x", "PreemptExemptTime": "1-12", "MaxTRESPN": "cpu=4", "Flags": "Relative"}]
+    ).qos
+
+    assert dict(level.settings) == {"PreemptExemptTime": "1-12", "MaxTRESPerNode": "cpu=4", "Flags": "Relative"}
+    assert same(QOS["PreemptExemptTime"], "1-12", "1-12:00:00")
+    assert same(QOS["PreemptExemptTime"], "30", "00:30:00")
+    assert same(QOS["PreemptExemptTime"], "-1", "")
+
+
 def test_parents_come_first() -> None:
     found = declared([{"name": "c", "parent": "b"}, {"name": "b", "parent": "a"}, {"name": "a"}])
 
@@ -165,6 +177,8 @@ def test_what_contradicts_itself_is_refused(accounts: Any, qos: Any, said: str, 
         ({"slurm_conf_parameters": {"AccountingStorageHost": "db"}}, "a host under [slurm_database]"),
         ({"slurm_conf_parameters": {"AccountingStorageEnforce": "associations"}}, "declares no account: no job would"),
         ({"slurm_conf_parameters": {"ACCOUNTINGStorageEnforce": ["qos", "nosteps"]}}, "declares no account"),
+        ({"slurm_accounts": [GROUP], "slurm_version": "22.05"}, "sacctmgr of Slurm 22.05 does not tell"),
+        ({"slurm_qos": [{"name": "x", "Flags": "Relative"}], "slurm_version": "23.02"}, "slurm_qos is set, and sacctmgr"),
         ({"slurm_partitions": [{"PartitionName": "p", "AllowAccounts": "gold"}]}, "account 'gold', which nobody"),
         ({"slurm_partitions": [{"PartitionName": "p", "QOS": "gold"}]}, "QOS 'gold', which nobody defines"),
         ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "eve", "uid": 2005}], "cluster_homes_shared": False},
