@@ -62,7 +62,8 @@ def collect(root, ask, patience=1):
     """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``).
 
     ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched; ``start``
-    are those lines of slurm.conf that only a start takes up.
+    are those lines of slurm.conf that only a start takes up. With ``belongs``, ``saved`` is the cluster whose state
+    there is, ``cluster`` and ``controller`` those of which the node has the configuration; empty for none.
     """
     found = {}
     if "directory" in ask:
@@ -76,4 +77,19 @@ def collect(root, ask, patience=1):
         )
     if "cache" in ask:
         found["fetched"] = checksums.sums(slurm_running.read(Path(root, ask["cache"].lstrip("/"))))
+    if "belongs" in ask:
+        saved, conf = (_text(root, ask["belongs"][name]) for name in ("state", "conf"))
+        found["saved"] = saved.partition("|")[0].strip()[:200]
+        for name, parameter in (("cluster", "ClusterName"), ("controller", "SlurmctldHost")):
+            line = re.search(rf"^{parameter}=([^\s(]{{1,200}})", conf, re.M | re.I)
+            found[name] = line.group(1) if line else ""
     return found
+
+
+def _text(root, path):
+    """Return the beginning of a file, where the names stand; nothing of one that there is not."""
+    try:
+        with Path(root, path.lstrip("/")).open(encoding="utf-8", errors="replace") as file:
+            return file.read(20_000)
+    except OSError:
+        return ""

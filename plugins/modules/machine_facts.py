@@ -126,7 +126,8 @@ options:
   slurm:
     description:
       - "Report with which configuration Slurm's daemons run: on the controller C(directory) of the files and
-        slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched."
+        slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched; and, with C(belongs), of which
+        cluster there is something, by the files C(state) and C(conf)."
     type: dict
     default: {}
   people:

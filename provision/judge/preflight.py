@@ -16,7 +16,7 @@ SUBJECT = Subject(
     "preflight",
     names=(
         "python", "system", "systemd", "root", "disk_space", "package_lock", "packages", "clock", "hostname",
-        "own_name", "foreign_slurm", "cgroup", "kernel",
+        "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel",
     ),
     fix="clusterctl preflight",
 )  # fmt: skip
@@ -34,7 +34,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ``facts`` is what ``machine_facts`` reports of ``system``, with ``hardware`` on machines that run jobs. ``wants``:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
     ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes), ``own_directories`` (jobs have a /tmp of
-    their own where they are confined).
+    their own where they are confined), ``cluster`` (its ``name``, its ``controller``, and of which cluster the state is
+    ``saved`` there: empty for none, null where it is not known).
     """
     return [
         *_basics(facts),
@@ -43,6 +44,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         clock(SUBJECT, facts, wants),
         *_names(facts, str(wants["name"])),
         _foreign_slurm(facts),
+        _same_cluster(facts, wants["cluster"]),
         _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
         _kernel(facts, bool(wants["own_directories"])),
     ]
@@ -165,6 +167,34 @@ def _foreign_slurm(facts: MachineFacts) -> Check:
         cause="a Slurm that was not installed by these roles uses the same ports and directories",
         fix="move its jobs away, then on the machine: systemctl disable --now slurmd slurmctld slurmdbd",
     )  # fmt: skip
+
+
+def _same_cluster(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    """Refuse another name for a cluster that runs, and a controller that knows nothing of the jobs on a node.
+
+    slurmctld ends with the state of another name, and without any it begins anew: what runs is nobody's any more.
+    """
+    own: Mapping[str, Any] = facts.get("slurm") or {}
+    saved, there = str(own.get("saved", "")), str(own.get("controller", ""))
+    name, controller = str(wants["name"]), str(wants["controller"])
+    if not name:
+        return SUBJECT.skip("same_cluster", "cluster_name is not declared")
+    if saved and saved != name:
+        return SUBJECT.check(
+            "same_cluster", Verdict.FAIL, f"the state of cluster {saved}", name, source="cluster_name",
+            cause="slurmctld does not start with the state of another name",
+            fix=f"write cluster_name={saved} again; or, to begin anew, without any job and with another name in the "
+            "database: let all jobs end, then on the machine: docker stop slurmctld, and rename /var/spool/slurmctld",
+        )  # fmt: skip
+    if there and there != controller and wants["saved"] == "":
+        return SUBJECT.check(
+            "same_cluster", Verdict.FAIL, f"its slurmd is {there}'s", controller, source="group slurm_controller",
+            cause=f"slurmctld on {controller} would begin without the state of {there}: jobs that run would be lost",
+            fix=f"on {there}: docker stop slurmctld; then copy its /var/spool/slurmctld to {controller}. Where that is "
+            "lost, let the jobs here end, and remove /var/spool/slurmd/conf-cache on the node",
+        )  # fmt: skip
+    expected = controller if there and not saved else name
+    return SUBJECT.check("same_cluster", True, saved or there or "none yet", expected, source="cluster_name")
 
 
 def _kernel(facts: MachineFacts, own_directories: bool) -> Check:

@@ -204,6 +204,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         # What slurmctld does not say is nothing that somebody could be accused of.
         resume = slurm["slurmctld"].get("resume")
         shared["slurm"] = {"files": slurm["files"], "start": slurm["start"], "resume": resume}
+    if "saved" in (facts.get("slurm") or {}):
+        shared["saved"] = facts["slurm"]["saved"]
     if "people" in facts:
         people = facts["people"]
         shared["people"] = {"users": people["ordinary_users"], "groups": people["ordinary_groups"]}

@@ -144,12 +144,18 @@ class SlurmctldFacts(TypedDict):
 
 @with_config(STRICT)
 class SlurmFacts(TypedDict, total=False):
-    """With which configuration Slurm's daemons run: checksums of the controller's files, and of what slurmd fetched."""
+    """With which configuration Slurm's daemons run: checksums of the controller's files, and of what slurmd fetched.
+
+    ``saved`` is the cluster whose state is kept, ``cluster`` and ``controller`` those whose slurmd there was.
+    """
 
     files: Sums
     start: Text
     slurmctld: SlurmctldFacts
     fetched: Sums
+    saved: Text
+    cluster: Text
+    controller: Text
 
 
 @with_config(STRICT)

@@ -6,6 +6,7 @@ Nor does a check run change anything.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -199,3 +200,30 @@ def test_a_package_manager_that_is_busy_is_named(small_lab: labs.Lab) -> None:
     assert done.returncode == 3
     assert (locks["head"]["verdict"], locks["node1"]["verdict"]) == ("pass", "fail")
     assert "python3" in locks["node1"]["observed"]
+
+
+def same_cluster(lab: labs.Lab) -> tuple[int, dict[str, str]]:
+    """Return how preflight ends, and what it has seen of clusters on each machine."""
+    done = labs.clusterctl("preflight", lab.inventory, "--json", check=False)
+    checks = json.loads(done.stdout)["checks"]
+    return done.returncode, {one["host"]: one["observed"] for one in checks if one["id"] == "preflight.same_cluster"}
+
+
+def test_another_name_for_a_cluster_with_state_and_a_controller_without_it_are_refused(small_lab: labs.Lab) -> None:
+    state, cache = "/var/spool/slurmctld", "/var/spool/slurmd/conf-cache"
+    lines = "ClusterName=former\\nSlurmctldHost=old\\n"
+    small_lab.root("node1", f"mkdir -p {cache}; printf '{lines}' >{cache}/slurm.conf")
+    try:
+        moved = same_cluster(small_lab)
+        small_lab.root("head", f"mkdir -p {state}; printf 'former|7' >{state}/clustername")
+        renamed = same_cluster(small_lab)
+        declared = re.findall(r"cluster_name=(\S+)", small_lab.inventory.read_text(encoding="utf-8"))[0]
+        small_lab.root("head", f"printf '{declared}|7' >{state}/clustername")
+        copied = same_cluster(small_lab)
+    finally:
+        small_lab.root("head", f"rm -rf {state}")
+        small_lab.root("node1", f"rm -rf {cache}")
+
+    assert (moved[0], moved[1]["node1"]) == (3, "its slurmd is old's")
+    assert (renamed[0], renamed[1]["head"]) == (3, "the state of cluster former")
+    assert (copied[0], copied[1]["node1"]) == (0, "old")

@@ -60,6 +60,7 @@ READY: dict[str, Any] = {
 }  # fmt: skip
 WANTS: dict[str, Any] = {
     "cgroup_v1_allowed": False,
+    "cluster": {"name": "lab", "controller": "head", "saved": ""},
     "own_directories": True,
     "name": "node1",
     "hosts": [{"address": "10.0.18.1", "names": ["head"]}],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from machines import hosts, plugin, tree
 
-from provision.judge import ddp_ready
+from provision.judge import ddp_ready, road
 from provision.model.checks import Verdict
 from provision.model.facts import facts_from
 from provision.model.proof import ProofUser
@@ -157,6 +157,19 @@ def test_files_are_told_by_checksum_and_slurmdbds_password_never(tmp_path: Path)
     assert files == {"slurm.conf": sha256(conf.encode()).hexdigest()}
     assert slurm.AT_START.findall(conf) == ["ClusterName=a", "AuthInfo=cred_expire=119"]
     assert slurm.collect(root, {"cache": "/none"}) == {"fetched": {}}
+
+
+def test_of_which_cluster_a_machine_keeps_something_is_read(tmp_path: Path) -> None:
+    ask = {"belongs": {"state": "/state/clustername", "conf": "/cache/slurm.conf"}}
+    nothing = slurm.collect(tmp_path, ask)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/clustername").write_text("lab|1234\n")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/slurm.conf").write_text("# made\nClusterName=lab\nSlurmctldHost=head(10.0.0.1)\n")
+
+    assert nothing == {"saved": "", "cluster": "", "controller": ""}
+    assert slurm.collect(tmp_path, ask) == {"saved": "lab", "cluster": "lab", "controller": "head"}
+    assert road.handed_on(facts_from({"slurm": {"saved": "lab"}}))["cluster_shared"]["saved"] == "lab"
 
 
 PROOF = ProofUser("slurmtest", 64031, 64031, ("slurmtest",), "/home/slurmtest")

@@ -42,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "clock_warn_seconds": 5,
     "clock_fail_seconds": 30,
     "cgroup_v1_allowed": False,
+    "cluster": {"name": "lab", "controller": "head", "saved": "lab"},
     "own_directories": True,
     "memlock": "unlimited",
     "service_memlock": "unlimited",
@@ -75,6 +76,33 @@ def test_another_name_than_the_inventorys_is_a_failure_of_what_was_prepared() ->
     changed = after("hostname", hostname="other", addresses={**READY["addresses"], "other": ["10.0.18.11"]})
 
     assert (changed["verdict"], changed["observed"], changed["expected"]) == ("fail", "other", "node1")
+
+
+def state(saved: str = "", controller: str = "", kept: str | None = "lab") -> dict[str, Any]:
+    """Return the check of a machine with this state and this slurmd; the controller has kept ``kept``."""
+    slurm = {"saved": saved, "cluster": "lab" if controller else "", "controller": controller}
+    return before("same_cluster", {"cluster": {"name": "lab", "controller": "head", "saved": kept}}, slurm=slurm)
+
+
+def test_a_cluster_that_runs_keeps_its_name() -> None:
+    renamed = state(saved="former")
+
+    assert (renamed["verdict"], renamed["observed"]) == ("fail", "the state of cluster former")
+    assert "write cluster_name=former again" in renamed["fix"]
+    assert state(saved="lab")["verdict"] == "pass"
+
+
+def test_a_new_controller_without_the_state_is_no_controller_of_nodes_that_had_another() -> None:
+    moved = state(controller="former", kept="")
+
+    assert (moved["verdict"], moved["observed"], moved["expected"]) == ("fail", "its slurmd is former's", "head")
+    assert "copy its /var/spool/slurmctld to head" in moved["fix"]
+    assert "remove /var/spool/slurmd/conf-cache" in moved["fix"]
+    # The state has come with the name, or the controller has not been asked.
+    assert state(controller="former", kept="lab")["verdict"] == "pass"
+    assert state(controller="former", kept=None)["verdict"] == "pass"
+    assert state(controller="head", kept="")["verdict"] == "pass"
+    assert (state(kept="")["verdict"], state(kept="")["observed"]) == ("pass", "none yet")
 
 
 def test_an_address_in_front_of_the_declared_one_is_a_cause_of_its_own() -> None:
