@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,6 +64,8 @@ _SITE = (
     "slurm_database_parameters",
     "container_images_mirrors",
 )
+#: What a lab can have that is no hardware.
+_SIMULATED = ("gpu", "rdma")
 _NOT_SLURMS = {"cluster_users", "cluster_groups", "job_images", *declared_docker.READ}
 #: Every variable that Slurm's configuration rests on.
 READ = frozenset({*HARDWARE, *_SITE, "ansible_host"} - _NOT_SLURMS)
@@ -104,8 +107,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
     of_nodes = [hostvars.get(name, {}) for name in compute]
-    require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
     require_lines(files, version, compute, parameters, writable_by_slurmd(mounts, of_nodes))
+    require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
@@ -266,4 +269,13 @@ def _simulated(value: Any) -> tuple[str, ...]:
         raise ClusterctlError(
             f"cluster_simulated is {value!r}: it must be a list of words", fix="set it as cluster_simulated=gpu"
         )
-    return tuple(word.strip() for word in words if word.strip())
+    found = tuple(word.strip() for word in words if word.strip())
+    for word in found:
+        if word not in _SIMULATED:
+            near = difflib.get_close_matches(word, _SIMULATED, n=1)
+            raise ClusterctlError(
+                f"cluster_simulated names {word[:70]!r}: it must be one or more of {', '.join(_SIMULATED)}",
+                fix=f"did you mean {near[0]}?" if near else "remove it",
+                said=("cluster_simulated", ""),
+            )
+    return found

@@ -195,13 +195,15 @@ def _require_default_qos(parameters: object, accounts: Accounts) -> None:
     """Refuse a QOS of new clusters, in slurmdbd.conf, that nobody defines."""
     known = {NORMAL, *(one.name for one in accounts.qos if not one.absent)}
     for key, value in parameters.items() if isinstance(parameters, Mapping) else ():
-        if str(key).lower() == "defaultqos" and value is not None and str(value).lower() not in known:
-            near = difflib.get_close_matches(str(value).lower(), sorted(known), n=1)
-            raise ClusterctlError(
-                f"slurm_database_parameters: DefaultQOS is {str(value)[:70]!r}, which nobody defines",
-                fix=f"did you mean {near[0]}?" if near else "define it in slurm_qos",
-                entry=("slurm_database_parameters", None, str(key)),
-            )
+        words = value if isinstance(value, list | tuple) else str(value).split(",")
+        for name in words if str(key).lower() == "defaultqos" and value is not None else ():
+            if str(name).strip().lower() not in known:
+                near = difflib.get_close_matches(str(name).lower(), sorted(known), n=1)
+                raise ClusterctlError(
+                    f"slurm_database_parameters: DefaultQOS names {str(name)[:70]!r}, which nobody defines",
+                    fix=f"did you mean {near[0]}?" if near else "define it in slurm_qos",
+                    entry=("slurm_database_parameters", None, str(key)),
+                )
 
 
 def _require_an_account(cluster: Cluster, accounts: Accounts) -> None:

@@ -11,12 +11,15 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.model.gres import Gres
+from provision.slurm.parameters import ON
 
 #: What is wrong with a parameter: its name, the sentence, and what to do.
 Wrong = tuple[str, str, str]
 
 #: Of a job that says nothing of memory, and the most that it may ask for.
 _MEMORY = (("DefMemPerNode", "MaxMemPerNode"), ("DefMemPerCPU", "MaxMemPerCPU"))
+#: MB: MinRAMSpace in cgroup.conf(5), which a job has at least.
+_LEAST = 30
 _NEVER = ("", "-1", "infinite", "none")
 #: Slurm's own, of each GPU: slurm.conf(5).
 _OF_GPUS = ("gpumem", "gpuutil")
@@ -43,6 +46,7 @@ def require_fit(cluster: Cluster, hosts: Collection[str]) -> None:
             _memory(own, everywhere, hardware),
             _submitted(own, hosts),
             _suspended(own, everywhere),
+            _preempted(own, everywhere),
             _unknown_gres("TRESBillingWeights", own.get("TRESBillingWeights", ""), gres),
         ):
             if wrong:
@@ -70,6 +74,9 @@ def _memory(own: Mapping[str, str], everywhere: Mapping[str, str], hardware: Seq
     known = bool(hardware) and all(one.real_memory for one in hardware)
     for name, limit in (*_MEMORY, ("DefMemPerGPU", "")):
         value, highest = (own.get(one) or everywhere.get(one.lower(), "") for one in (name, limit or "-"))
+        for one, megabytes in ((name, value), (limit, highest)):
+            if megabytes.isdecimal() and 0 < int(megabytes) < _LEAST:
+                return one, f"{one} is {megabytes}: it is in MB, and no job could start with that", "write it in MB"
         if not value.isdecimal():
             continue
         if highest.isdecimal() and 0 < int(highest) < int(value):
@@ -101,12 +108,27 @@ def _submitted(own: Mapping[str, str], hosts: Collection[str]) -> Wrong | None:
     return None
 
 
+def _preempted(own: Mapping[str, str], everywhere: Mapping[str, str]) -> Wrong | None:
+    mode = own.get("PreemptMode", "OFF")
+    if mode.upper() != "OFF" and everywhere.get("preempttype", "preempt/none").lower() == "preempt/none":
+        fix = "set PreemptType: preempt/partition_prio in slurm_conf_parameters"
+        return "PreemptMode", f"PreemptMode is {mode} without PreemptType: no job would be preempted", fix
+    if "SUSPEND" in mode.upper().split(",") and "GANG" not in everywhere.get("preemptmode", "").upper():
+        fix = "set PreemptMode: 'SUSPEND,GANG' in slurm_conf_parameters"
+        return "PreemptMode", "PreemptMode SUSPEND needs GANG for the whole cluster", fix
+    return None
+
+
 def _suspended(own: Mapping[str, str], everywhere: Mapping[str, str]) -> Wrong | None:
     missing = [name for name in ("SuspendProgram", "ResumeProgram") if name.lower() not in everywhere]
-    if own.get("SuspendTime", "").lower() in _NEVER or not missing:
-        return None
     told = " and ".join(missing)
-    return "SuspendTime", f"SuspendTime is set without {told}: no node would be switched off", f"set {told}"
+    for name, is_set in (
+        ("SuspendTime", own.get("SuspendTime", "").lower() not in _NEVER),
+        ("PowerDownOnIdle", own.get("PowerDownOnIdle", "").lower() in ON),
+    ):
+        if is_set and missing:
+            return name, f"{name} is set without {told}: no node would be switched off", f"set {told}"
+    return None
 
 
 def require_weighed(declared: Mapping[str, Any], gres: Sequence[tuple[Gres, ...] | None]) -> None:

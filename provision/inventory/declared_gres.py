@@ -16,7 +16,7 @@ _SLURMS = ("gpu", "mps", "nic", "shard")
 #: Devices of other kinds: disks, terminals, memory, network.
 _NO_GPU = re.compile(
     r"/dev/(sd|hd|vd|xvd|sr|nvme|loop|dm-|md|mapper/|disk/|tty|pts|console|null|zero|full|u?random|k?mem|port|fuse|net/|"
-    r"infiniband/)"
+    r"infiniband/|nvidiactl|nvidia-|.*\.\.)"
 )
 
 Detection = Literal["auto", "files", "nvidia", "nvml"]
@@ -55,6 +55,14 @@ def require_devices(where: str, hardware: Hardware) -> None:
 
 def _require_names(where: str, hardware: Hardware) -> None:
     """Refuse what is almost one of Slurm's own resources: it would be counted, and no device be given."""
+    names = {gres.name for gres in hardware.gres or ()}
+    if (shares := sorted(names & {"mps", "shard"})) and "gpu" not in names:
+        # "gres/mps requires that gres/gpu also be configured": src/plugins/gres.
+        raise ClusterctlError(
+            f"{where}: node_gres has {shares[0]} without a gpu that could be shared",
+            fix=f"write node_gres=gpu:A40:4,{shares[0]}:400",
+            said=("node_gres", ""),
+        )
     for gres in hardware.gres or ():
         near = difflib.get_close_matches(gres.name, _SLURMS, n=1, cutoff=0.8)
         if near and gres.name not in _SLURMS and near[0][0] == gres.name[0]:

@@ -55,6 +55,12 @@ def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
             fix="write it as slurmd -C prints RealMemory, as 192000 for 192 GB",
             said=("node_real_memory", value if isinstance(value, str) else ""),
         )
+    if (hardware.real_memory or LEAST_MEMORY * 2) - (hardware.mem_spec_limit or 0) < LEAST_MEMORY:
+        raise ClusterctlError(
+            f"{where}: node_mem_spec_limit leaves jobs less than {LEAST_MEMORY} MB",
+            fix="lower node_mem_spec_limit; it is in MB",
+            said=("node_mem_spec_limit", ""),
+        )
     require_devices(where, hardware)
     return hardware
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,12 @@ _FETCHED = "/run/slurm/conf/"
 #: Directories of a machine that jobs see: variables of the role slurm_service, and what they are by themselves.
 _WRITABLE = "slurm_service_job_directories"
 _SHOWN = {_WRITABLE: (), "slurm_service_read_only_directories": ("/opt",)}
+#: Which files name programs that slurmd runs, or plugins without which it does not start.
+_NAMED = {
+    "job_container.conf": r"(?:^|\s)(?:InitScript|CloneNSScript|CloneNSEpilog)=(/[^\s#]+)",
+    "helpers.conf": r"(?:^|\s)Helper=(/[^\s#]+)",
+    "plugstack.conf": r"^\s*required\s+(/[^\s#]+)",
+}
 #: What a site adds to Slurm's image, in which there may then be any program.
 _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packages", "slurm_service_image")
 #: Where the image has programs, and those that are in every one.
@@ -50,13 +57,12 @@ def require_programs(
     Raises:
         ClusterctlError: there is such a one.
     """
+    added = any(controller.get(name) not in (None, "", []) for name in _ADDED)
+    seen = _seen(mounts, nodes)
+    _require_named_in_files(files, seen, added)
     canonical = {name.lower(): name for name in (*_ON_NODES, *_ON_CONTROLLER)}
     named = [(name, canonical[name.lower()], value) for name, value in parameters.items() if name.lower() in canonical]
     programs = [(key, name, one) for key, name, value in named for one in _listed(value)]
-    if not programs:
-        return
-    added = any(controller.get(name) not in (None, "", []) for name in _ADDED)
-    seen = _seen(mounts, nodes)
     of_files = {name for name in files if name.endswith(".sh")}
     own = {one for _, name, one in programs if name in ("Prolog", "Epilog") and not one.startswith("/")}
     for key, name, program in programs:
@@ -76,6 +82,21 @@ def require_programs(
                 fix=_fix(name, path, of_files, on_nodes=on_nodes),
                 entry=("slurm_conf_parameters", None, key),
             )
+
+
+def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None, added: bool) -> None:
+    """Refuse programs and plugins that files name, where slurmd's container has them not."""
+    for file, pattern in _NAMED.items():
+        for row, line in enumerate(files.get(file, "").splitlines(), start=1):
+            for path in re.findall(pattern, line, re.IGNORECASE):
+                in_image = added and any(below(path, one) for one in _OF_IMAGE)
+                if seen is not None and not in_image and not any(below(path, one) for one in seen):
+                    raise ClusterctlError(
+                        f"slurm_conf_files: {file}, its line {row}: {path[:120]} is not in the container of slurmd",
+                        fix="put it where slurmd sees it on all nodes: /opt, or a file system of cluster_mounts",
+                        entry=("slurm_conf_files", None, file),
+                        row=row,
+                    )
 
 
 def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:

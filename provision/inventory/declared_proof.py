@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from provision.errors import ClusterctlError
 from provision.inventory.variables import site_default
 from provision.model.numbers import whole
 from provision.model.proof import ProofUser
+from provision.model.user_entries import LOWEST
 from provision.model.users import Users
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
@@ -27,7 +29,8 @@ def number_of(site: Mapping[str, Any]) -> int:
     """Return the uid and gid of a user who is made for the proof; one that is no number is told of elsewhere."""
     default = int(site_default("cluster_test_uid"))
     try:
-        return whole(site.get("cluster_test_uid") or default)
+        given = site.get("cluster_test_uid")
+        return whole(default if given is None else given)
     except ValueError:
         return default
 
@@ -46,13 +49,33 @@ def accounts_of(site: Mapping[str, Any]) -> Accounts:
     )
 
 
+def _named(site: Mapping[str, Any]) -> str:
+    """Return the user's name; refuse names and numbers that no user or account can have."""
+    name, account = name_of(site), str(site.get("cluster_test_account") or "")
+    for variable, value, form, what in (
+        ("cluster_test_user", name, r"(?!root$)[a-z_][a-z0-9_.-]{0,31}", "a user's name, and not root's"),
+        ("cluster_test_account", account, r"(?!root$)[a-z0-9][a-z0-9_.-]{0,39}|", "an account's name, and not root"),
+    ):
+        if not re.fullmatch(form, value):
+            raise ClusterctlError(
+                f"{variable} is {value[:70]!r}: it must be {what}", fix=f"correct {variable}", said=(variable, "")
+            )
+    if site.get("cluster_test_uid") is not None and number_of(site) < LOWEST:
+        raise ClusterctlError(
+            f"cluster_test_uid is {number_of(site)}: the proof is an ordinary user's, {LOWEST} or more",
+            fix="remove it, or choose a free number",
+            said=("cluster_test_uid", ""),
+        )
+    return name
+
+
 def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
     """Return who submits the proofs. ``site`` are the variables of READ, ``people`` the declared users.
 
     Raises:
         ClusterctlError: the inventory contradicts itself about them.
     """
-    name, accounts = name_of(site), accounts_of(site)
+    name, accounts = _named(site), accounts_of(site)
     account = accounts.default_accounts.get(name, "")
     if (wanted := str(site.get("cluster_test_account") or "")) and accounts.accounts:
         account = wanted

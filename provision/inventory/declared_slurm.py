@@ -17,7 +17,7 @@ from provision.slurm.names import (
     OWNED_DATABASE_PARAMETERS,
     OWNED_PARAMETERS,
 )
-from provision.slurm.parameters_here import beside_ours, ports
+from provision.slurm.parameters_here import beside_ours, ports, sockets
 from provision.slurm.parameters_together import together
 
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
@@ -138,6 +138,8 @@ def require_database_parameters(value: Any, release: str) -> None:
         if item is not None
     }
     require_together("slurmdbd.conf", where, given, (where, None, ""))
+    for name, problem, fix in sockets({name.lower(): item for name, item in given.items()}):
+        raise ClusterctlError(f"{where}: {problem}", fix=fix, entry=(where, None, name))
 
 
 def _named(

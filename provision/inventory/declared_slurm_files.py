@@ -22,6 +22,7 @@ _LONGEST = 262_144
 _NEEDS = {
     ("topologyplugin", "topology/tree"): ("topology.conf", "topology.yaml"),
     ("topologyplugin", "topology/block"): ("topology.conf", "topology.yaml"),
+    ("nodefeaturesplugins", "node_features/helpers"): ("helpers.conf",),
 }
 
 

@@ -174,6 +174,12 @@ def _source(path: str, fstype: str, value: Any) -> str:
             "name the server and its directory",
             ("source", str(value)) if value is not None else ("path", path),
         )
+    if fstype in NETWORK and "/../" in f"{value}/":
+        raise _refusal(
+            f"cluster_mounts: source of {path} is {value!r}: it has '..'",
+            "write the directory plainly",
+            ("source", value),
+        )
     if fstype in ("nfs", "nfs4") and _no_address(server := str(value).partition(":/")[0].strip("[]")):
         raise _refusal(
             f"cluster_mounts: source of {path} is {value!r}: {server} is neither an address nor a name",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from datetime import date
 from typing import Any
 
 from ansible.cli.inventory import InventoryCLI
@@ -29,8 +30,11 @@ class Dump(InventoryCLI):  # type: ignore[misc]
 
     @staticmethod
     def dump(stuff: Any) -> str:
-        # What is no plain data (a value encrypted with ansible-vault) is shown as unknown, never decrypted.
-        return json.dumps(stuff, default=lambda value: None, separators=(",", ":"))
+        # What is no plain data (a value encrypted with ansible-vault) is shown as unknown, never decrypted. YAML makes
+        # dates of some texts, which are to be refused as what was written.
+        return json.dumps(
+            stuff, default=lambda value: str(value) if isinstance(value, date) else None, separators=(",", ":")
+        )
 
     def _get_host_variables(self, host: Any) -> dict[str, Any]:
         groups = tuple(host.groups)

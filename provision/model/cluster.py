@@ -20,6 +20,7 @@ _CLUSTER_NAME = r"^[a-z0-9][a-z0-9_-]{0,39}$"
 _FEATURES = r"^[A-Za-z0-9_.=-]+(,[A-Za-z0-9_.=-]+)*$"
 _FILES = r"^/dev/[A-Za-z0-9_./\[\],-]+$"
 #: Slurm's releases are named after the year and the month.
+_OLDEST = "22.05"
 _VERSION = re.compile(r"[0-9]{2}\.(02|05|08|11)")
 
 
@@ -200,4 +201,6 @@ def version_from(value: object) -> str:
     text = f"{value:.2f}" if isinstance(value, float) else str(value).strip()
     if not _VERSION.fullmatch(text):
         raise ValueError("it must be one of Slurm's releases, for example 24.11")
+    if text < _OLDEST:
+        raise ValueError(f"it must be {_OLDEST} or newer")
     return text

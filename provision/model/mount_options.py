@@ -24,11 +24,12 @@ nosharecache nosoftreval rdirplus rdma resvport sharecache sloppy soft softerr s
 _VALUES = {
     **dict.fromkeys(
         (
-            *("acdirmax", "acdirmin", "acregmax", "acregmin", "actimeo", "max_connect", "minorversion", "mountport"),
-            *("mountvers", "namlen", "port", "retrans", "retry", "rsize", "timeo", "trunkdiscovery", "wsize"),
+            *("acdirmax", "acdirmin", "acregmax", "acregmin", "actimeo", "max_connect", "minorversion"),
+            *("mountvers", "namlen", "retrans", "retry", "rsize", "timeo", "trunkdiscovery", "wsize"),
         ),
         (_NUMBER, "a whole number"),
     ),
+    **dict.fromkeys(("port", "mountport"), (r"[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]", "a port")),
     # NFS_MAX_CONNECTIONS in fs/nfs/fs_context.c.
     "nconnect": (r"[1-9]|1[0-6]", "a number from 1 to 16"),
     **dict.fromkeys(("proto", "mountproto"), (_PROTOCOLS, _PROTOCOLS.replace("|", ", "))),
@@ -60,6 +61,9 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
             return f"{one} and {other} exclude each other", "leave one of them"
     if fstype not in _VERSIONS:
         return None
+    names = ["vers" if (name := option.partition("=")[0]) == "nfsvers" else name for option in options]
+    if twice := next((name for name in names if names.count(name) > 1 and "=" in options[names.index(name)]), ""):
+        return f"{twice} is there twice", "leave one of them"
     versions = _VERSIONS[fstype].split()
     values: Mapping[str, tuple[str, str]] = {
         **_VALUES,

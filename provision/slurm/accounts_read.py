@@ -169,7 +169,7 @@ def _text(place: str, what: str, name: str, value: object) -> str | None:
     if value is None:
         return None
     text = str(value).strip()
-    if not isinstance(value, str | int) or not _TEXT.fullmatch(text):
+    if not isinstance(value, str | int) or isinstance(value, bool) or not _TEXT.fullmatch(text):
         raise refusal(
             f"{place}.{name}",
             f"{what}: {name} is {str(value)[:70]!r}",

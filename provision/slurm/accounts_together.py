@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from provision.slurm.accounts import NORMAL, ROOT, Account, Member, Qos, refusal
-from provision.slurm.limits import NONE
+from provision.slurm.limits import NONE, tres
 
 
 def require_once(variable: str, names: Sequence[str]) -> None:
@@ -22,6 +22,14 @@ def require_qos(accounts: Sequence[Account], levels: Sequence[Qos]) -> None:
     for number, level in enumerate(levels):
         _require_known(f"slurm_qos[{number}].Preempt", f"QOS {level.name}", dict(level.settings).get("Preempt"), known)
     _require_no_round(levels)
+    for number, level in enumerate(levels):
+        least, most = (tres(dict(level.settings).get(name, "")) or {} for name in ("MinTRES", "MaxTRES"))
+        if over := [name for name, amount in least.items() if 0 <= most.get(name, amount) < amount]:
+            raise refusal(
+                f"slurm_qos[{number}].MinTRES",
+                f"QOS {level.name}: MinTRES asks for more {over[0]} than MaxTRES: no job could start",
+                "lower MinTRES",
+            )
     for number, account in enumerate(accounts):
         place = f"slurm_accounts[{number}]"
         inherited = dict(account.settings)

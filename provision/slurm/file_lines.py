@@ -53,6 +53,9 @@ def wrong_line(
         pairs, rest = [(key, value.strip('"')) for key, value in _PAIR.findall(line)], _PAIR.sub("", line).strip()
         if rest and not re.match(r"include\s", line, re.IGNORECASE):
             return Wrong(row, f"{rest.split()[0][:40]!r} is no parameter with a value", f"write KEY=VALUE; {name}(5)")
+        keys = [key.lower() for key, _ in pairs]
+        if twice := next((key for key in keys if keys.count(key) > 1), ""):
+            return Wrong(row, f"{twice} is there twice: Slurm takes the last", "leave one of them")
         for key, value in pairs:
             if wrong := _pair(name, key, value, release, nodes):
                 return Wrong(row, *wrong)

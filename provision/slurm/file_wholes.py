@@ -22,6 +22,8 @@ _LEVELS = 20
 _LONGEST = 64
 #: Since this release a block may have fewer nodes than BlockSizes begins with.
 _INCOMPLETE = "25.05"
+#: What no job can do without, of Dirs.
+_NEEDED = ("/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
 #: Where ours is.
 _OURS = "/var/lib/clusterctl/jobtmp"
 
@@ -115,6 +117,8 @@ def namespaces(lines: Lines, writable: Collection[str] | None) -> Wrong | None:
     """Judge where a job's own directories are: nowhere, or where slurmd cannot write."""
     for row, line in lines:
         path = line.get("basepath", "")
+        if needed := next((one for one in line.get("dirs", "").split(",") if one in _NEEDED), ""):
+            return Wrong(row, f"Dirs has {needed}, which a job would see empty", "write Dirs=/tmp,/var/tmp,/dev/shm")
         if "nodename" in line and not path:
             return Wrong(row, f"{line['nodename']} has no BasePath", f"add BasePath={_OURS}, or BasePath=none")
         if not path or path.lower() == "none":

@@ -17,6 +17,7 @@ OWNED_PARAMETERS = {
     "SlurmdLogFile": "slurmd logs to the machine's journal: journalctl -u docker CONTAINER_NAME=slurmd",
     "SlurmSchedLogFile": "slurmctld's root is read-only; it logs to the machine's journal",
     "SlurmSchedLogLevel": "it needs SlurmSchedLogFile, and slurmctld's root is read-only",
+    **dict.fromkeys(("SlurmctldPidFile", "SlurmdPidFile"), "the container's directories are fixed"),
     "AuthType": "the daemons are installed for munge",
     "CredType": "the daemons are installed for munge",
     "CryptoType": "the daemons are installed for munge",
@@ -39,7 +40,7 @@ OWNED_CGROUP_PARAMETERS = {
     "IgnoreSystemd": "slurmd runs in a container, where there is no systemd",
     "CgroupPlugin": "it follows from node_cgroup_version and slurm_conf_cgroup_v1_allowed",
     "CgroupReleaseAgentDir": "Slurm has removed it, and slurmd does not start with it",
-    "AllowedDevicesFile": "Slurm has removed it",
+    **dict.fromkeys(("AllowedDevicesFile", "MemoryLimitEnforcement", "MemoryLimitThreshold"), "Slurm has removed it"),
 }
 
 #: The same of slurmdbd.conf.
@@ -52,6 +53,11 @@ OWNED_DATABASE_PARAMETERS = {
         ),
         "what slurmdbd archives goes with its container; keep it longer (Purge...After), or dump the database",
     ),
+    **{
+        name: f"its value would not count beside Purge{what}After; use that"
+        for what in ("Event", "Job", "Step", "Suspend", "TXN", "Usage")
+        for name in (f"Purge{what}Months", *([f"{what}Purge"] if what in ("Job", "Step") else []))
+    },
     "DbdAddr": "slurmdbd runs on the host in the inventory's group slurm_database",
     "DbdBackupHost": "slurmdbd runs on the host in the inventory's group slurm_database",
     "DbdHost": "slurmdbd runs on the host in the inventory's group slurm_database",

@@ -11,14 +11,15 @@ from provision.slurm.plugin_table import PLUGINS
 
 _LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5 0 1 2 3 4 5 6 7 8 9"
 _GOVERNORS = "Conservative OnDemand Performance PowerSave SchedUtil UserSpace"
-#: debug_str2flags() in src/common/read_config.c, of all known releases.
+#: debug_str2flags() in src/common/read_config.c, by release, as the tables say it.
 _DEBUG_FLAGS = """
-Accrue Agent AuditRPCs AuditTLS Backfill BackfillMap BurstBuffer cgroup ConMgr CPU_Bind CpuFrequency Data
-DBD_Agent DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource DB_Step DB_TRES
-DB_Usage DB_WCKey Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang GLOB_SILENCE Gres
-Hetjob Interconnect JAG JobAccountGather JobComp JobContainer License Metrics MPI Namespace Net NetRaw
-Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave Priority Profile Protocol Reservation Route
-Sack Script SelectType Steps Switch Task TimeCray TLS TraceJobs Trigger Triggers WorkQ WorkQueue
+Accrue Agent AuditRPCs:24.05- AuditTLS:25.05- Backfill BackfillMap BurstBuffer cgroup ConMgr:24.11- CPU_Bind
+CpuFrequency Data DB_Archive DB_Assoc DB_Event DB_Job DB_QOS DB_Query DB_Reservation DB_Resource DB_Step DB_TRES
+DB_Usage DB_WCKey DBD_Agent:24.05- Dependency Elasticsearch Energy ExtSensors:-23.11 Federation FrontEnd:-24.11
+Gang GLOB_SILENCE:23.11- Gres Hetjob Interconnect JAG JobAccountGather JobComp:23.02- JobContainer License
+Metrics:25.11- MPI Namespace:25.11- Net NetRaw Network NetworkRaw NO_CONF_HASH NodeFeatures Power PowerSave
+Priority Profile Protocol Reservation Route Sack:23.11- Script SelectType Steps Switch Task thread:26.05-
+threads:26.05- TimeCray:-23.11 TLS:24.05- TraceJobs Trigger Triggers WorkQ WorkQueue
 """
 _TIME_FORMATS = "iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id format_stderr"
 
@@ -49,7 +50,7 @@ WORDS_OF = {
         **dict.fromkeys(("StdIODebug", "SyslogDebug", "FileDebug"), _LEVELS),
     },
 }
-#: One or more of these words, with commas.
+#: One or more of these words, with commas; with their releases, where not all have them.
 LISTS_OF = {
     "slurm.conf": {
         "DebugFlags": _DEBUG_FLAGS,
@@ -58,7 +59,7 @@ LISTS_OF = {
         "HealthCheckNodeState": "ALLOC ANY CYCLE IDLE MIXED NONDRAINED_IDLE START_ONLY",
         "LogTimeFormat": _TIME_FORMATS,
         "PreemptMode": "OFF CANCEL GANG PRIORITY REQUEUE SUSPEND WITHIN",
-        "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail NoHold RunInJob Serial X11",
+        "PrologFlags": "Alloc Contain DeferBatch ForceRequeueOnFail:23.02- NoHold RunInJob:24.05- Serial X11",
         "SuspendExcStates": "CLOUD DOWN DRAIN DYNAMIC_FUTURE DYNAMIC_NORM FAIL INVALID_REG MAINTENANCE NOT_RESPONDING "
         "PERFCTRS PLANNED RESERVED",
     },
@@ -128,7 +129,12 @@ _WEIGHTS = (rf"{_WEIGHT}(,{_WEIGHT})*", "TRES with weights, for example CPU=1.0,
 _GPU_FREQUENCY = r"(memory=)?(low|medium|high|highm1|\d+)"
 _RATE = r"(task|energy|network|filesystem)=\d+"
 _EXITS = (r"\d+(-\d+)?(,\d+(-\d+)?)*", "exit codes and ranges of them, for example 1-9,18")
-_HOST = (r"[\w.:\[\]-]+", "a host's name or address")
+_OCTET = r"(25[0-5]|2[0-4]\d|1?\d?\d)"
+#: Of digits and points alone an address is made, and no name.
+_HOST = (rf"{_OCTET}(\.{_OCTET}){{3}}|(?![\d.]+$)[\w.:\[\]-]{{1,253}}", "a host's name or address")
+_MPI = r"(ports=\d{1,5}-\d{1,5}|disable_slurm_hydra_bootstrap(=\w+)?)"
+#: src/interfaces/mcs.c.
+_MCS = "enforced|noenforced|select|noselect|ondemandselect|privatedata|noprivatedata"
 _FILE = (r"/\S*", "a whole path")
 _PROGRAM = (r"/\S*", "a whole path without arguments, of a program where the daemons and jobs are")
 _PROGRAMS = """
@@ -174,12 +180,18 @@ FORMS = {
         ),
         # _build_license_list() in src/slurmctld/licenses.c; slurmctld does not start with another.
         "Licenses": (r"[^\s,;:=]+([:=]\d{1,9})?([,;][^\s,;:=]+([:=]\d{1,9})?)*", "names, with a number after a colon"),
+        "MCSParameters": (
+            rf"({_MCS})(,({_MCS}))*(:[\w.|-]+)?",
+            f"one or more of {_MCS.replace('|', ', ')}, and groups after a colon",
+        ),
+        "MpiParams": (rf"{_MPI}(,{_MPI})*", "ports=LOW-HIGH, or disable_slurm_hydra_bootstrap"),
         "PriorityWeightTRES": _WEIGHTS,
         "RequeueExit": _EXITS,
         "RequeueExitHold": _EXITS,
         "SuspendTime": (r"\d+|-1|INFINITE|NONE", "seconds, or INFINITE"),
         **dict.fromkeys(("AccountingStorageHost", "AccountingStorageBackupHost", "JobCompHost", "MailDomain"), _HOST),
-        **dict.fromkeys(("SlurmctldPidFile", "SlurmdPidFile", "TmpFS"), _FILE),
+        "SlurmctldAddr": _HOST,
+        "TmpFS": _FILE,
         # Run from wherever a daemon or a job happens to be.
         **dict.fromkeys(_PROGRAMS, _PROGRAM),
         # Only of this one slurmd looks for arguments: _rpc_reboot() in src/slurmd/slurmd/req.c.
@@ -187,15 +199,20 @@ FORMS = {
     },
     # In hours, days or months; a number alone is months: slurmdb_parse_purge() in src/common/slurmdb_defs.c.
     "slurmdbd.conf": {
-        f"Purge{what}After": (r"\d+(h|hours?|d|days?|m|months?)?", "hours, days or months, for example 24months")
+        # SLURMDB_PURGE_BASE in slurm/slurmdb.h: 16 bits; 0 would purge all.
+        f"Purge{what}After": (
+            r"([1-9]\d{0,3}|[1-5]\d{4})(h|hours?|d|days?|m|months?)?",
+            "hours, days or months, for example 24months",
+        )
         for what in ("Event", "Job", "JobEnv", "JobScript", "Resv", "Step", "Suspend", "TXN", "Usage")
     },
     "job_container.conf": {
-        "BasePath": (r"/\S*|none", "a whole path, or none"),
+        "BasePath": (r"(/(?!\.\.?(/|$))[^/\s]+)+|none", "a whole path, written plainly, or none"),
         "Dirs": (r"/[^,]*(,/[^,]*)*", "whole paths with commas"),
         **dict.fromkeys(("InitScript", "CloneNSScript", "CloneNSEpilog"), _FILE),
     },
     "cgroup.conf": {"CgroupSlice": (r"[A-Za-z0-9:_.@-]+\.slice", "a slice of systemd's, for example system.slice")},
+    "acct_gather.conf": {"ProfileHDF5Dir": _FILE},
     "helpers.conf": {"Helper": _FILE},
     "oci.conf": {"ContainerPath": _FILE, "MountSpoolDir": _FILE, "SrunPath": _FILE},
     "topology.conf": {"BlockSizes": (r"\d+(,\d+)*", "whole numbers with commas")},
@@ -226,12 +243,17 @@ BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
         # With 0 no message would be answered in time.
         "MessageTimeout": (1, None),
         "MinJobAge": (2, None),
+        "TCPTimeout": (1, None),
         "PropagatePrioProcess": (0, 2),
         "SchedulerTimeSlice": (5, 65_533),
-        "SlurmdPort": _PORT,
+        "SlurmdPort": (1024, 65535),
         "TreeWidth": (1, 65_533),
     },
-    "partition": dict.fromkeys(("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxNodes"), (1, None)),
+    "partition": {
+        **dict.fromkeys(("MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxNodes"), (1, None)),
+        # Of nodes; without end there is no job.
+        "MinNodes": (0, 65_536),
+    },
     "cgroup.conf": {"MemorySwappiness": (0, 100), "SystemdTimeout": (1, None)},
     "slurmdbd.conf": {"MessageTimeout": (1, None), "TCPTimeout": (1, None)},
 }

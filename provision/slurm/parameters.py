@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from provision.slurm.parameter_forms import BOUNDS, FORMS, FRACTIONS, LISTS_OF, TIMES, WORDS_OF, plugins_of
 from provision.slurm.parameter_table import NEWEST, TABLE
-from provision.slurm.word_table import WORDS
+from provision.slurm.word_values import has_words, nearest, of_release, wrong_word
 
 #: The files, and the lines ``PartitionName=`` in slurm.conf.
 PLACES = {
@@ -48,17 +48,15 @@ _ONE_OF = {
         "CR_CPU_Memory CR_ONE_TASK_PER_CORE",
     ),
     "TaskPluginParam": ("None Sockets Cores Threads",),
+    "CpuBind": ("no none socket sockets ldom ldoms core cores thread threads off",),
+    "LogTimeFormat": ("iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id",),
 }
-#: Words of which the value is one of these.
-_VALUES = {"autobind": ("none", "threads", "cores", "sockets")}
-#: What may stand before a word: a plugin's type, a limit's kind, of resources of a network adapter.
-_BEFORE = re.compile(r"(job_submit/|cli_filter/|rlimit_|(?:def|max|res)_(?=(?:txqs|tgqs|eqs|cts|tles|ptes|les|acs)\b))")
-#: What a word's value is where it is a whole number, and where that is not all: time_str2secs(), strtod().
-_OTHER_NUMBERS = {"delay_boot": r"-?\d+(:\d+){0,2}", "node_reg_mem_percent": r"\d+(\.\d+)?"}
 #: What scontrol prints and slurm.conf does not have, with what to do.
 _PRINTED = {"jobdefaults": "write DefCpuPerGPU and DefMemPerGPU, which scontrol shows as JobDefaults"}
-#: Words that may have a value, by ``=``; their manual page refers from the one to the other.
-_KNOWN_WORDS = {**WORDS, "PropagateResourceLimitsExcept": WORDS["PropagateResourceLimits"]}
+#: Those below are root's: slurmctld is none, nor is whoever calls srun.
+_FIRST_PORT = 1024
+#: MAX_EXIT_VAL in src/slurmctld/job_mgr.c.
+_LAST_EXIT = 255
 #: How many ports a range has at least; one port is no range of SrunPortRange's.
 _PORTS = {"slurm.conf": {"SlurmctldPort": 1, "SrunPortRange": 2}}
 
@@ -122,61 +120,51 @@ def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
     daemons = place in ("slurm.conf", "slurmdbd.conf")
     if release <= NEWEST and daemons and (plugins := plugins_of(found.name, release)):
         return _unknown_plugin(value, *plugins)
-    accepts, what = _accepted(place, found)
+    accepts, what = _accepted(place, found, release)
     if not accepts(value):
-        return f"it must be {what}" + _meant(place, found.name, value)
+        return f"it must be {what}" + _meant(place, found.name, value, release)
     given = [word for word in value.split(",") if word]
     for words in _ONE_OF.get(found.name, ()):
         if len(both := [word for word in given if word.lower() in words.lower().split()]) > 1:
             return f"{' and '.join(both)} exclude each other"
-    if daemons and found.name in _KNOWN_WORDS and found.name not in LISTS_OF.get(place, {}) and release <= NEWEST:
-        return _unknown_word(found.name, given)
+    if daemons and has_words(found.name) and found.name not in LISTS_OF.get(place, {}) and release <= NEWEST:
+        return wrong_word(found.name, given, release)
+    return _beside(found.name, given)
+
+
+def _beside(name: str, given: Sequence[str]) -> str:
+    """Return what is wrong with the items of a list beside each other."""
+    if name in ("TRESBillingWeights", "PriorityWeightTRES"):
+        names = [item.lower().partition("=")[0] for item in given]
+        if twice := [one for one in names if names.count(one) > 1]:
+            return f"{twice[0]} is there twice"
+    for item in given if name in ("RequeueExit", "RequeueExitHold") else ():
+        low, _, high = item.partition("-")
+        if not int(low) <= int(high or low) <= _LAST_EXIT:
+            return f"{item} is no range of exit codes from 0 to {_LAST_EXIT}, the lower one first"
     return ""
 
 
-def _nearest(word: str, words: Iterable[str]) -> str:
-    """Return the question for the word that is most like this one; empty where none is like it."""
-    spelt = {one.lower(): one for one in words}
-    near = difflib.get_close_matches(word.lower(), spelt, n=1)
-    return f": did you mean {spelt[near[0]]}?" if near else ""
-
-
-def _meant(place: str, name: str, value: str) -> str:
+def _meant(place: str, name: str, value: str, release: str) -> str:
     """Return the question for the first word of a value that is none of those which the parameter takes."""
     words = WORDS_OF.get(place, {}).get(name) or LISTS_OF.get(place, {}).get(name)
     # What a form has in letters is a word of it.
     form = re.sub(r"\\.", " ", FORMS.get(place, {}).get(name, ("",))[0])
-    known = words.split() if words else re.findall(r"[A-Za-z][A-Za-z0-9_/]+", form)
+    known = of_release(words, release) if words else re.findall(r"[A-Za-z][A-Za-z0-9_/]+", form)
     given = [word.partition("=")[0] for word in value.split(",")]
-    return _nearest(next((word for word in given if word.lower() not in map(str.lower, known)), ""), known)
+    return nearest(next((word for word in given if word.lower() not in map(str.lower, known)), ""), known)
 
 
 def _unknown_plugin(value: str, plugins: Sequence[str], several: bool) -> str:
     """Return what is wrong with the first plugin that the release does not have: its daemons would not start."""
-    for item in value.split(",") if several else [value]:
+    items = value.lower().split(",") if several else [value]
+    if len(set(items)) < len(items):
+        return "it names a plugin twice"
+    for item in items:
         if item.lower() not in plugins:
             kind = plugins[0].partition("/")[0] + "/"
             full = item if "/" in item else kind + item
-            return f"it must be {'one or more' if several else 'one'} of {', '.join(plugins)}" + _nearest(full, plugins)
-    return ""
-
-
-def _unknown_word(name: str, given: list[str]) -> str:
-    """Return what is wrong with the first word that Slurm does not look for: it ignores such a one, or stops."""
-    known = {word.lower().removesuffix("=#"): word for word in _KNOWN_WORDS[name].split()}
-    for item in given:
-        word, is_set, value = _BEFORE.sub("", item.lower(), count=1).partition("=")
-        if word not in known:
-            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-            return f"it has no word {item[:70]!r}" + (
-                f": did you mean {known[near[0]].removesuffix('=#')}?" if near else ""
-            )
-        if is_set and not value:
-            return f"{item} has no value"
-        if (values := _VALUES.get(word)) and value not in values:
-            return f"{item[:70]} must be {word}= and one of {', '.join(values)}" + _nearest(value, values)
-        if known[word].endswith("=#") and not re.fullmatch(_OTHER_NUMBERS.get(word, r"-?\d+"), value):
-            return f"{item[:70]} must be a number, as {known[word].replace('=#', '=10')}"
+            return f"it must be {'one or more' if several else 'one'} of {', '.join(plugins)}" + nearest(full, plugins)
     return ""
 
 
@@ -184,24 +172,25 @@ def _is_ports(value: str, least: int) -> bool:
     if not re.fullmatch(r"\d{1,5}(-\d{1,5})?", value):
         return False
     low, _, high = value.partition("-")
-    return 1 <= int(low) <= int(high or low) - least + 1 and int(high or low) <= 65535
+    return _FIRST_PORT <= int(low) <= int(high or low) - least + 1 and int(high or low) <= 65535
 
 
-def _accepted(place: str, parameter: Parameter) -> tuple[Callable[[str], bool], str]:
+def _accepted(place: str, parameter: Parameter, release: str) -> tuple[Callable[[str], bool], str]:
     """Return what tells whether a value is one of the parameter's, and how that is said."""
     name = parameter.name
     if name in TIMES.get(place, "").split():
         return lambda value: bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
     if least := _PORTS.get(place, {}).get(name):
         wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
-        return lambda value: _is_ports(value, least), f"{wanted}, from 1 to 65535, the lower one first"
+        return lambda value: _is_ports(value, least), f"{wanted}, from {_FIRST_PORT} to 65535, the lower one first"
     if form := FORMS.get(place, {}).get(name):
         return lambda value: bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
     if words := WORDS_OF.get(place, {}).get(name):
         return lambda value: value.lower() in words.lower().split(), f"one of {', '.join(words.split())}"
     if words := LISTS_OF.get(place, {}).get(name):
-        return lambda value: set(value.lower().split(",")) <= set(words.lower().split()), (
-            f"one or more of {', '.join(words.split())}"
+        here = of_release(words, release)
+        return lambda value: set(value.lower().split(",")) <= {word.lower() for word in here}, (
+            f"one or more of {', '.join(here)}"
         )
     if bounds := BOUNDS.get(place, {}).get(name):
         least, most = bounds

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provision.slurm.names import SRUN_PORTS
+from provision.slurm.parameters_together import minutes
 
 #: What is wrong with a parameter: its name, the sentence, and what to do.
 Wrong = tuple[str, str, str]
@@ -26,7 +27,13 @@ def beside_ours(given: Mapping[str, str | None]) -> Wrong | None:
     return next(
         (
             wrong
-            for judged in (_times(there), _selection(there, removed), _programs(there), _jobcomp(there))
+            for judged in (
+                _times(there),
+                _zero(there),
+                _selection(there, removed),
+                _programs(there, given),
+                _jobcomp(there),
+            )
             for wrong in judged
         ),
         None,
@@ -53,6 +60,13 @@ def ports(given: Mapping[str, str | None], *, alone: bool, database: bool) -> Wr
     said = {name: there.get(name.lower(), default) for name, default in _PORTS.items()}
     if found := re.search(r"(?:^|,)ports=(\d{1,5}-\d{1,5})(?:,|$)", there.get("mpiparams", "")):
         said["MpiParams"] = found[1]
+        low, high = _range(found[1])
+        if not 1024 <= low < high <= 65535:
+            return (
+                "MpiParams",
+                f"MpiParams has ports={found[1]}",
+                "write a range from 1024 to 65535, the lower one first",
+            )
     named = list(said.items())
     for number, (name, value) in enumerate(named):
         for other, its in named[:number]:
@@ -93,6 +107,11 @@ def _times(there: Mapping[str, str]) -> Iterator[Wrong]:
         yield name, "the weights of priority are more than 4294967293 together: a priority would overflow", "lower them"
 
 
+def _zero(there: Mapping[str, str]) -> Iterator[Wrong]:
+    if minutes(there.get("prioritycalcperiod", "")) == 0:
+        yield "PriorityCalcPeriod", "PriorityCalcPeriod is 0", "write minutes, as 5, or remove it"
+
+
 def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
     linear = there.get("selecttype", "").lower() == "select/linear"
     words = there.get("selecttypeparameters", "CR_Core_Memory").lower().split(",")
@@ -116,21 +135,41 @@ def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
         yield "CliFilterPlugins", "CliFilterPlugins: none stands with another, and Slurm ignores all", "remove none"
 
 
-def _programs(there: Mapping[str, str]) -> Iterator[Wrong]:
+def _programs(there: Mapping[str, str], given: Mapping[str, object]) -> Iterator[Wrong]:
     if "suspendtime" in there and there["suspendtime"].lower() not in _NEVER:
         missing = [name for name in ("SuspendProgram", "ResumeProgram") if name.lower() not in there]
         if missing:
             problem = f"SuspendTime is set without {' and '.join(missing)}: no node would be switched off"
             yield "SuspendTime", problem, f"set {' and '.join(missing)}, or remove SuspendTime"
-    for name, interval in (("HealthCheckProgram", "HealthCheckInterval"),):
-        if name.lower() in there and there.get(interval.lower(), "0") == "0":
-            yield name, f"{name} is never run without {interval}", f"set {interval}: 300, or remove {name}"
-        if name.lower() not in there and there.get(interval.lower(), "0") != "0":
-            yield interval, f"{interval} is set without {name}", f"set {name}, or remove {interval}"
+    program, interval, asked = "HealthCheckProgram", "HealthCheckInterval", there.get("healthcheckinterval", "0")
+    if program.lower() in there and asked == "0":
+        yield program, f"{program} is never run without {interval}", f"set {interval}: 300, or remove {program}"
+    for name in (interval, "HealthCheckNodeState"):
+        if program.lower() not in there and there.get(name.lower(), "0") != "0":
+            yield name, f"{name} is set without {program}", f"set {program}, or remove {name}"
     if there.get("slurmduser", "root").lower() not in ("root", "0"):
         yield "SlurmdUser", f"SlurmdUser is {there['slurmduser']}: slurmd becomes each job's user", "remove SlurmdUser"
+    yield from sockets(there)
+    key = re.search(r"(?:^|,)jwt_key=([^,]*)", there.get("authaltparameters", ""))
+    if "authaltparameters" in there and "authalttypes" not in there:
+        yield "AuthAltParameters", "AuthAltParameters is read with AuthAltTypes alone", "set AuthAltTypes: auth/jwt"
+    elif key and not re.fullmatch(rf"({_STATE}|/etc/slurm/)[\w.-]+", key[1]):
+        problem = f"AuthAltParameters has jwt_key={key[1]}, which slurmctld's container has not"
+        yield "AuthAltParameters", problem, f"write jwt_key={_STATE}jwt_hs256.key"
+    if {"propagateresourcelimits", "propagateresourcelimitsexcept"} <= there.keys():
+        problem = "PropagateResourceLimits and PropagateResourceLimitsExcept exclude each other"
+        yield "PropagateResourceLimits", problem, "leave one of them"
+    weights = [name for name in given if re.fullmatch(r"PriorityWeight\w+", name, re.I) and name.lower() in there]
+    if there.get("prioritytype", "").lower() == "priority/basic" and weights:
+        yield weights[0], f"{weights[0]} is read with priority/multifactor alone", "remove PriorityType"
+    if "acctgathernodefreq" in there and "acctgatherenergytype" not in there:
+        yield "AcctGatherNodeFreq", "AcctGatherNodeFreq measures nothing without AcctGatherEnergyType", "remove it"
+
+
+def sockets(there: Mapping[str, str]) -> Iterator[Wrong]:
+    """Yield what is wrong with the socket of munged that AuthInfo names, in slurm.conf or slurmdbd.conf."""
     for word in there.get("authinfo", "").split(","):
-        name, _, value = word.partition("=")
+        name, _, value = ("socket", "=", word) if word.startswith("/") else word.partition("=")
         if name.lower() == "socket" and value not in _SOCKETS:
             fix = "remove socket= from AuthInfo"
             yield "AuthInfo", f"AuthInfo has socket={value}: munged's is {_SOCKETS[0]}", fix

@@ -27,7 +27,7 @@ def together(place: str, given: Mapping[str, str | None]) -> Wrong | None:
         if {ignored.lower(), taken.lower()} <= there.keys():
             return ignored, f"{ignored} and {taken} exclude each other: Slurm ignores {ignored}", "leave one of them"
     if place == "slurmdbd.conf":
-        return _network(there)
+        return _network(there) or _database(there)
     if place == "slurm.conf":
         return _preemption(there) or _daemons(there)
     for allowed, denied in (("AllowAccounts", "DenyAccounts"), ("AllowQos", "DenyQos")):
@@ -85,6 +85,12 @@ def _network(there: Mapping[str, str]) -> Wrong | None:
     if "disableipv4" in network and "enableipv6" not in network:
         fix = "add EnableIPv6, or remove DisableIPv4"
         return "CommunicationParameters", "CommunicationParameters: DisableIPv4 leaves no network", fix
+    return None
+
+
+def _database(there: Mapping[str, str]) -> Wrong | None:
+    if minutes(there.get("maxquerytimerange", "")) == 0:
+        return "MaxQueryTimeRange", "MaxQueryTimeRange is 0: every question would be refused", "write days, as 60-0"
     return None
 
 

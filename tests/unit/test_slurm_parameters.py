@@ -35,8 +35,8 @@ GOOD: list[tuple[str, Any]] = [
     ("AcctGatherEnergyType", "acct_gather_energy/gpu,acct_gather_energy/ipmi"), ("SwitchType", "switch/none"),
     ("AcctGatherProfileType", "acct_gather_profile/hdf5"), ("SwitchType", "switch/nvidia_imex"),
     ("SwitchParameters", "vnis=10-99,def_tles=4,max_txqs=9,job_vni"), ("AuthAltTypes", "auth/jwt"),
-    ("AuthAltParameters", "jwt_key=/var/spool/slurmctld/key,max_token_lifespan=99"), ("AuthInfo", "cred_expire=300"),
-    ("NodeFeaturesPlugins", "node_features/helpers"), ("TmpFS", "/scratch"), ("SrunProlog", "/usr/local/bin/begin"),
+    ("AuthInfo", "cred_expire=300"),
+    ("TmpFS", "/scratch"), ("SrunProlog", "/usr/local/bin/begin"),
     ("PriorityWeightTRES", "CPU=1000,Mem=2000,GRES/gpu=3000"), ("TreeWidth", 65533), ("FirstJobId", 1000),
     ("PreemptExemptTime", "1:00:00"), ("TopologyPlugin", "topology/default"),
     ("LogTimeFormat", "iso8601,format_stderr"),
@@ -283,6 +283,8 @@ def test_what_a_release_after_the_newest_one_here_reads_is_slurms_to_judge() -> 
         ("slurm_partitions:\n  - PartitionName: a\n    MaxTime: 5\n    MAXTIME: 6\n", 5),
         ("slurm_partitions:\n  - {PartitionName: a, Default: 'YES'}\n  - {PartitionName: b, Alternate: c}\n", 4),
         ("slurm_partitions:\n  - PartitionName: a\n  - PartitionName: b\n", 2),
+        # YAML makes a date of it.
+        ("slurm_conf_parameters:\n  KillWait: 5\n  MessageTimeout: 2026-01-01\n", 4),
     ],
 )  # fmt: skip
 def test_a_refusal_names_file_and_line(tmp_path: Path, text: str, line: int) -> None:
