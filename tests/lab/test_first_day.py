@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
 
 import labs
 import pytest
+
+from provision import content
+
+README = (content.ROOT / "README.md").read_text(encoding="utf-8")
 
 #: A user whom the lab's inventory declares, with the lab's own key.
 USER = "ada"
@@ -36,7 +41,7 @@ def jobs(lab: labs.Lab) -> list[str]:
 @pytest.fixture(autouse=True)
 def nothing_of_hers(provisioned_lab: labs.Lab) -> Iterator[None]:
     yield
-    provisioned_lab.said("scancel --me; rm -f slurm-*.out first.sh first-day")
+    provisioned_lab.said("scancel --me; rm -rf slurm-*.out first.sh train.sh imagenet")
     labs.until(lambda: not jobs(provisioned_lab))
 
 
@@ -211,3 +216,37 @@ def test_a_job_of_hers_is_repeated_until_she_removes_it(provisioned_lab: labs.La
     assert lab.said("squeue --me --noheader --format=%T:%r") == "PENDING:BeginTime"
     lab.said("scrontab -r")
     labs.until(lambda: not jobs(lab))
+
+
+def pasted(beginning: str) -> str:
+    """Return what the README shows that begins so: a line of code without its comment, or words within a sentence."""
+    words = re.escape(beginning)
+    found = re.findall(rf"(?m)^ {{4}}({words}.*?) *(?:#.*)?$|`({words}[^`]*)`", README)
+    (line,) = {line or inline for line, inline in found}
+    return str(line)
+
+
+def test_what_the_readme_shows_to_users_can_be_pasted(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+
+    def entered(beginning: str, typed: str = "") -> list[str]:
+        """Run a line of clusterctl's as it stands there, but for the lab's name, which there is the only one."""
+        command, group, ssh, *rest = shlex.split(pasted(beginning))
+        assert (command, group, ssh) == (".venv/bin/clusterctl", "lab", "ssh")
+        return labs.clusterctl("lab", "ssh", "--lab", lab.name, *rest, input=typed).stdout.splitlines()
+
+    shell = entered(".venv/bin/clusterctl lab ssh ada@head  ", "id --user --name; hostname\n")
+    on_two = entered(".venv/bin/clusterctl lab ssh ada@head srun")
+    lab.said("mkdir -p imagenet && echo pixels >imagenet/1")
+    lab.said("printf '#!/bin/sh\\ncat $JOB_SCRATCH/imagenet/1\\n' >train.sh")
+    # The data set is where this site has one.
+    staged = lab.said(pasted("sbatch --export=ALL,STAGE_IN=").replace("=/data/", f"=/home/{USER}/"))
+    account = pasted("sbatch --account=")
+    charged = lab.said(f"{account} --wrap true").removeprefix("Submitted batch job ")
+    labs.until(lambda: not jobs(lab))
+
+    assert shell[-2:] == [USER, "head"]
+    assert [line.split()[0] for line in on_two] == ["uid=2001(ada)"] * 2
+    assert lab.said(f"cat slurm-{staged.removeprefix('Submitted batch job ')}.out") == "pixels"
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={charged} --format=State,Account"
+    labs.until(lambda: lab.said(asked) == f"COMPLETED|{account.partition('=')[2]}", 30, lambda: lab.said(asked))

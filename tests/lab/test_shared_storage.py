@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import labs
@@ -79,6 +80,51 @@ def test_a_job_writes_where_the_machine_is_and_nowhere_else_and_reads_the_sites_
         assert run(lab, "srun --nodelist=node1 cat /opt/t-site/version") == "software"
     finally:
         lab.root("node1", "rm -r /opt/t-site")
+
+
+def renewed(lab: labs.Lab, directory: Path, **variables: Any) -> None:
+    """Have node2's slurmd run as these variables declare it, as the role does that has installed a toolkit."""
+    done = labs.tasks(lab.inventory, "node2", "slurm_service", "renew", directory, ansible_become=True, **variables)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_declared_cuda_toolkit_is_seen_by_jobs_which_cannot_write_it(lab: labs.Lab, tmp_path: Path) -> None:
+    toolkit = "/usr/local/cuda-12.8"
+    lab.root("node2", f"mkdir {toolkit} && chmod 1777 {toolkit} && echo a toolkit >{toolkit}/version")
+    try:
+        renewed(lab, tmp_path, cuda_toolkit_versions=["12.8"])
+
+        look = f"cat {toolkit}/version /usr/local/cuda/version; echo x >{toolkit}/t-storage"
+        told = run(lab, f'srun --nodelist=node2 sh -c "{look}" 2>&1', check=False)
+        assert told.splitlines()[:2] == ["a toolkit"] * 2
+        assert "Read-only file system" in told
+    finally:
+        renewed(lab, tmp_path)
+        lab.root("node2", f"rm -r {toolkit}")
+    assert "No such file" in run(lab, f"srun --nodelist=node2 cat {toolkit}/version 2>&1", check=False)
+
+
+# Slurm's image is built anew, and its containers are replaced, twice.
+@pytest.mark.faults
+def test_modules_of_the_site_are_loaded_in_jobs_where_the_image_has_their_program(lab: labs.Lab) -> None:
+    variables = lab.directory / "group_vars/all.yml"
+    given = variables.read_text()
+    lab.root("node2", 'mkdir -p /opt/t-modules && echo \'setenv("T_TOOL", "loaded")\' >/opt/t-modules/t-tool.lua')
+    variables.write_text(given + "slurm_image_extra_packages: [lmod]\n")
+    try:
+        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
+
+        load = "module use /opt/t-modules; module load t-tool; echo $T_TOOL"
+        assert run(lab, f"srun --nodelist=node2 bash --login -c '{load}'") == "loaded"
+        run(
+            lab,
+            f"printf '#!/bin/bash -l\n{load}\n' >t-script && sbatch --nodelist=node2 --wait --output=t-out t-script",
+        )
+        assert run(lab, "cat t-out") == "loaded"
+    finally:
+        variables.write_text(given)
+        lab.root("node2", "rm -r /opt/t-modules")
+        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
 
 
 def test_slurmd_says_for_which_mount_it_waits_and_takes_no_job_before(lab: labs.Lab) -> None:
