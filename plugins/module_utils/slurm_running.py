@@ -28,15 +28,16 @@ REBOOTED = "Node unexpectedly rebooted"
 def to_resume(node):
     """Tell whether slurmctld keeps the node out for a registration that has been followed by a better one.
 
-    It drained it for less than is declared, or set it DOWN because it had rebooted by itself; one that is DOWN because it
-    did not answer for SlurmdTimeout, and then comes with less, is not drained and stays DOWN (ReturnToService=1 brings
-    back only what has "Not responding" as its reason). ``node`` is its entry in ``scontrol show node --json``. None: it
-    has not registered since; asking again may help.
+    It drained it for less than is declared, or set it DOWN because it had rebooted by itself. One that was DOWN because
+    it did not answer, and came back with less, stays DOWN: the reason is then another than that with which
+    ReturnToService=1 has it back. ``node`` is its entry in ``scontrol show node --json``. None: it has not registered
+    since; asking again may help.
     """
     state = set(node.get("state") or ())
     reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
     rebooted = "DOWN" in state and "DRAIN" not in state and reason.startswith(REBOOTED)
-    if author != "slurm" or not (rebooted or (state & {"DOWN", "DRAIN"} and AT_REGISTRATION.match(reason))):
+    lacking = state & {"DOWN", "DRAIN"} and AT_REGISTRATION.match(reason)
+    if author != "slurm" or not (rebooted or lacking):
         return False
     return None if state & {"INVALID_REG", "NOT_RESPONDING", "UNKNOWN"} else True
 

@@ -73,7 +73,7 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
         # Slurm's daemons hear each other by munge's credentials only.
         return SUBJECT.unknown("node_state", node.told, cause=facts.munge_silent, fix="systemctl status munge")
     cause, fix = _reason(facts, wants, node)
-    withheld = bool(set(node.state) & HEALTHY) and node.hindered <= WITHHELD
+    withheld = (bool(set(node.state) & HEALTHY) or node.set_down) and node.hindered <= WITHHELD
     # A reservation is the site's own arrangement, and over by itself.
     mild = withheld and (node.hindered == {"RESERVED"} or not wants.verifying)
     # Both answer on their own machines and not each other: which of them is wrong is for others to say.
@@ -92,6 +92,11 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
 def _reason(facts: Facts, wants: Wants, node: Node) -> tuple[str, str]:
     """Return why a node is as it is, and what to do: what its own machine and the way to it show comes first."""
     state = set(node.state)
+    if node.set_down:
+        return (
+            f"{node.reason_by} has set the node down",
+            f"fix what the reason says; then scontrol update NodeName={node.name} State=RESUME",
+        )
     if state & _UNHEARD:
         if silent := facts.slurmd_silent:
             return silent, "on the node: docker ps --all; docker logs --tail 20 slurmd; docker restart slurmd"

@@ -97,11 +97,15 @@ def named(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Node:
-    """One node as slurmctld describes it. Memory in MiB; ``gres`` and ``gres_used`` as Slurm prints them."""
+    """One node as slurmctld describes it. Memory in MiB; ``gres`` and ``gres_used`` as Slurm prints them.
+
+    ``reason_by`` is whose the reason is: that of slurmctld's own is slurm's.
+    """
 
     name: str
     state: tuple[str, ...] = ()
     reason: str = ""
+    reason_by: str = ""
     gres: str = ""
     gres_used: str = ""
     version: str = ""
@@ -124,6 +128,12 @@ class Node:
     def fit(self) -> bool:
         """True where the node takes jobs: a healthy base, and no flag that keeps them away or that nobody knows."""
         return self.known and bool(set(self.state) & HEALTHY) and not self.hindered
+
+    @property
+    def set_down(self) -> bool:
+        """True where the node answers, and an administrator has set it DOWN: it stays so until one takes that back."""
+        silent = {"NOT_RESPONDING", "UNKNOWN"} & set(self.state)
+        return "DOWN" in self.state and not silent and self.reason_by not in ("", "slurm")
 
     @property
     def hindered(self) -> frozenset[str]:
@@ -172,6 +182,7 @@ def nodes_in(text: str) -> dict[str, Node]:
                 name=name,
                 state=words(entry.get("state")),
                 reason=line(entry.get("reason")),
+                reason_by=line(entry.get("reason_set_by_user"))[:40],
                 gres=line(entry.get("gres")),
                 gres_used=line(entry.get("gres_used")),
                 version=line(entry.get("version"))[:40],
@@ -221,7 +232,8 @@ def settled(text: str, scope: list[str]) -> bool:
     nodes = nodes_in(text)
     waiting = {"UNKNOWN", "NOT_RESPONDING", "DOWN", "INVALID_REG"}
     return bool(nodes) and all(
-        name in nodes and (nodes[name].fit or not waiting & set(nodes[name].state)) for name in scope
+        name in nodes and (nodes[name].fit or nodes[name].set_down or not waiting & set(nodes[name].state))
+        for name in scope
     )
 
 

@@ -148,6 +148,17 @@ def test_a_drained_node_is_out_whatever_else_keeps_slurmctld_from_it() -> None:
     assert check.verdict == "fail"
 
 
+@pytest.mark.parametrize(("verifying", "verdict"), [(False, "warn"), (True, "fail")])
+def test_a_node_that_an_administrator_has_set_down_fails_no_provision_and_is_named(
+    verifying: bool, verdict: str
+) -> None:
+    check = state(verifying=verifying, state=["DOWN"], reason="bad disk", reason_set_by_user="root")
+
+    assert check.verdict == verdict
+    assert check.cause == "root has set the node down: bad disk"
+    assert check.fix.endswith("scontrol update NodeName=node1 State=RESUME")
+
+
 def test_only_nodes_that_are_not_heard_are_looked_for() -> None:
     said = controller(
         [node(), node("node2", state=["IDLE", "NOT_RESPONDING"]), node("node3", state=["DOWN"], port="x")]
@@ -240,10 +251,15 @@ def test_a_partition_that_somebody_closed_is_no_failure_of_provisioning() -> Non
         (["UNKNOWN"], True),
         (["IDLE", "NOT_RESPONDING"], True),
         (["DOWN"], True),
+        (["DOWN", "NOT_RESPONDING", "by root"], True),
+        (["DOWN", "by slurm"], True),
+        (["DOWN", "by root"], False),
     ],
 )
 def test_waiting_ends_when_the_nodes_are_up_or_out_for_a_reason(words: list[str], worth_waiting: bool) -> None:
-    said = controller([node(state=words)])
+    author = next((word.removeprefix("by ") for word in words if word.startswith("by ")), "")
+    state = [word for word in words if not word.startswith("by ")]
+    said = controller([node(state=state, reason="bad disk", reason_set_by_user=author)])
 
     assert settled(said, ["node1"]) is not worth_waiting
     assert settled(said, ["node2"]) is False

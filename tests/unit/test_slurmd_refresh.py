@@ -36,13 +36,11 @@ def test_a_node_that_has_rebooted_by_itself_comes_back_once_it_answers() -> None
     assert to_resume(node("DOWN", "NOT_RESPONDING", reason="Node unexpectedly rebooted")) is None
 
 
-def test_a_node_that_did_not_answer_for_long_and_came_with_less_comes_back() -> None:
-    """It is DOWN for the time that it did not answer, with the reason of its registration, and not drained."""
-    assert to_resume(node("DOWN", "INVALID_REG")) is None
+def test_a_node_that_was_away_and_came_back_with_less_comes_back_once_it_registers_as_declared() -> None:
     assert to_resume(node("DOWN")) is True
     assert to_resume(node("DOWN", "DRAIN")) is True
     assert to_resume(node("DOWN", "NOT_RESPONDING")) is None
-    assert to_resume(node("DOWN", author="root")) is False
+    assert to_resume(node("DOWN", "INVALID_REG")) is None
 
 
 def test_a_node_that_still_has_less_than_declared_is_waited_for() -> None:
@@ -59,6 +57,7 @@ def test_a_node_that_still_has_less_than_declared_is_waited_for() -> None:
         node("DOWN", "DRAIN", reason="Node unexpectedly rebooted"),
         node("DOWN", reason="Node unexpectedly rebooted", author="root"),
         node("DOWN", reason="bad fan", author="root"),
+        node("DOWN", author="root"),
         node("IDLE", reason=LOW),
         node("MIXED", reason="", author=""),
         {"name": "node1"},
