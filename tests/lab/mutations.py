@@ -76,7 +76,8 @@ REFUSED = (
     Row(
         "slurmctld has kept the state of another cluster",
         "head",
-        "cp -p /var/spool/slurmctld/clustername /root/clustername; sed -i 's/^[^|]*/former/' /var/spool/slurmctld/clustername",
+        "cp -p /var/spool/slurmctld/clustername /root/clustername;"
+        " sed -i 's/^[^|]*/former/' /var/spool/slurmctld/clustername",
         {"preflight.same_cluster": "the state of cluster former"},
         undo="mv /root/clustername /var/spool/slurmctld/clustername",
     ),
