@@ -27,7 +27,7 @@ while True:
             peer.sendall(told)
     peer.close()
 """
-CLIENT = f"""
+CLIENT = """
 import socket, sys, time
 name = sys.argv[2]
 for attempt in range(100):
@@ -40,16 +40,16 @@ peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 block = bytes(1 << 20)
 peer.sendall(b"s")
 begin = time.monotonic()
-for _ in range({MEGABYTES}):
+for _ in range(MEGABYTES):
     peer.sendall(block)
 peer.shutdown(socket.SHUT_WR)
 peer.recv(1)
-print(name + "-rate", {MEGABYTES} * 1048576 / 1e6 / (time.monotonic() - begin), flush=True)
+print(name + "-rate", MEGABYTES * 1048576 / 1e6 / (time.monotonic() - begin), flush=True)
 peer = socket.create_connection((sys.argv[1], 29555), 10)
 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 peer.sendall(b"p")
 times = []
-for _ in range({ANSWERS}):
+for _ in range(ANSWERS):
     begin = time.monotonic()
     peer.sendall(b"x")
     peer.recv(1)
@@ -77,10 +77,13 @@ done
 """
 
 
-def beside_the_host(inventory: Path) -> dict[str, Any]:
+def beside_the_host(
+    inventory: Path, megabytes: int = MEGABYTES, answers: int = ANSWERS, turns: int = TURNS
+) -> dict[str, Any]:
     """Return both networks' rates and answers, and their ratios; for each overlay network of the inventory.
 
-    Empty where there is none, fewer than two nodes, or no user of ``cluster_users`` in ``job_docker_group``.
+    ``megabytes`` are sent in each of so many ``turns``, and so many ``answers`` waited for. Empty where there is none,
+    fewer than two nodes, or no user of ``cluster_users`` in ``job_docker_group``.
     """
     loaded = loader.load(inventory)
     controller = loaded.groups["slurm_controller"][0]
@@ -93,8 +96,9 @@ def beside_the_host(inventory: Path) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for network in networks:
-        job = SCRIPT.replace("TURNS", str(TURNS)).replace("OVERLAY", network)
-        files = {"bench.sh": job, "server.py": SERVER, "client.py": CLIENT}
+        job = SCRIPT.replace("TURNS", str(turns)).replace("OVERLAY", network)
+        client = CLIENT.replace("MEGABYTES", str(megabytes)).replace("ANSWERS", str(answers))
+        files = {"bench.sh": job, "server.py": SERVER, "client.py": client}
         wrote = "".join(f"cat >{name} <<'BENCH'\n{text}\nBENCH\n" for name, text in files.items())
         start = (
             f'runuser -u {users[0]} -- env HOME=$PWD SERVER="$(cat server.py)" CLIENT="$(cat client.py)" '
@@ -115,9 +119,9 @@ def compared(network: str, told: str) -> dict[str, Any]:
     middle = {name: median(values) for name, values in figures.items()}
     return {
         f"{network}: MB/s between two containers": middle["overlay-rate"],
-        "  on the hosts' network": middle["host-rate"],
-        "  ratio": middle["overlay-rate"] / middle["host-rate"],
+        f"  {network}: on the hosts' network": middle["host-rate"],
+        f"  {network}: ratio": middle["overlay-rate"] / middle["host-rate"],
         f"{network}: an answer, microseconds": middle["overlay-answer"],
-        "  on the hosts' network ": middle["host-answer"],
-        "  times": middle["overlay-answer"] / middle["host-answer"],
+        f"  {network}: on the hosts' network, microseconds": middle["host-answer"],
+        f"  {network}: times": middle["overlay-answer"] / middle["host-answer"],
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import labs
 import yaml
@@ -27,6 +27,9 @@ JOBS = ("discover", "base", "containers", "munge", "slurm")
 @dataclass(frozen=True)
 class VmLab(labs.Lab):
     """A lab of virtual machines that is up."""
+
+    #: What the support matrix calls its machines.
+    kind: ClassVar[str] = "vm"
 
     @property
     def description(self) -> dict[str, Any]:
@@ -111,18 +114,22 @@ AS_A_CONTAINER = {
 
 
 @contextmanager
-def provisioned_node(name: str) -> Iterator[VmLab]:
-    """Make a container controller and one virtual compute machine, provisioned; remove them in the end.
+def provisioned_node(
+    name: str, nodes: int = 1, site: Callable[[Path], dict[str, Any]] | None = None
+) -> Iterator[VmLab]:
+    """Make a container controller and virtual compute machines, provisioned; remove them in the end.
 
-    The node is a container first: to install and to configure it takes an emulated processor ten times as long.
+    A node is a container first: to install and to configure it takes an emulated processor ten times as long. ``site``
+    returns further variables for an inventory.
     """
-    with labs.made(name, nodes=1) as contained:
+    with labs.made(name, nodes=nodes) as contained:
+        declared = {**AS_A_CONTAINER, **(site(contained.inventory) if site else {})}
         (contained.directory / "group_vars").mkdir(exist_ok=True)
-        (contained.directory / "group_vars/all.yml").write_text(json.dumps(AS_A_CONTAINER), encoding="utf-8")
+        (contained.directory / "group_vars/all.yml").write_text(json.dumps(declared), encoding="utf-8")
         labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
-        labs.clusterctl("lab", "up", name, "--kind", "mixed", "--nodes", "1", timeout=LIMIT)
+        labs.clusterctl("lab", "up", name, "--kind", "mixed", "--nodes", str(nodes), timeout=LIMIT)
         labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
-        yield VmLab(name, 1)
+        yield VmLab(name, nodes)
 
 
 def have_images() -> None:
