@@ -11,12 +11,24 @@ from pathlib import Path
 
 import labs
 import pytest
+import saved_image
 import yaml
 
 from provision import content
 from provision.runner import journal
 
 HERE = Path(__file__).parent
+
+#: Of what a site gives its users, something of each, so that no test of every day has to provision for it.
+OF_THE_SITE = {
+    # The disk is this computer's.
+    "container_images_mirrors": ["node1"],
+    "container_images_users": True,
+    "container_images_users_free": 2,
+    "job_images": [{"name": saved_image.NAME, "archive": saved_image.ARCHIVE}],
+    "job_offline": {"models": "/home/site/models"},
+    "job_lint": True,
+}
 
 #: What the provision of ``provisioned_lab`` has told in a pipe, and all that its record has.
 FIRST_PROVISION: list[str] = []
@@ -84,11 +96,8 @@ def provisioned_lab() -> Iterator[labs.Lab]:
     with labs.made(f"t-main{worker}", nodes=2, logins=1) as made:
         # With fewer than three nodes there is none by itself.
         (made.inventory.parent / "group_vars").mkdir(exist_ok=True)
-        (made.inventory.parent / "group_vars/all.yml").write_text(
-            # The disk is this computer's.
-            "container_images_mirrors: [node1]\ncontainer_images_users: true\ncontainer_images_users_free: 2\n",
-            encoding="utf-8",
-        )
+        saved_image.write(made.inventory.parent)
+        (made.inventory.parent / "group_vars/all.yml").write_text(yaml.safe_dump(OF_THE_SITE), encoding="utf-8")
         told = labs.clusterctl("provision", made.inventory).stderr
         record = max(journal.runs(journal.state_directory(made.inventory)), key=lambda run: run.id)
         FIRST_PROVISION.extend((told, (record.directory / "ansible.log").read_text(encoding="utf-8")))

@@ -100,7 +100,6 @@ def built(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     lab.said("rm -rf megatron .local/share/clusterctl")
 
 
-@pytest.mark.jobs
 def test_the_template_of_a_megatron_training_runs_with_its_own_options(built: labs.Lab) -> None:
     text = (SEEDS / "megatron_docker.slurm").read_text(encoding="utf-8")
     for printed, here in CHANGED.items():

@@ -11,9 +11,6 @@ from pathlib import Path
 import labs
 import pytest
 
-# Each trains, in an image that is built for it; test_job_templates has one training of that kind for every day.
-pytestmark = pytest.mark.jobs
-
 PRINTED = Path(__file__).parents[1] / "unit/seed_scripts"
 
 #: A guide's image, on the site's own: it has PyTorch, and no package index is asked.
@@ -106,6 +103,8 @@ PLATFORM = (
 )
 
 
+# For every day --env kubeflow is that of test_torchrun_slurm.
+@pytest.mark.jobs
 def test_a_platforms_script_trains_with_its_own_idea_of_a_world(guides: labs.Lab) -> None:
     # Its program is torchrun's, of which Slurm knows one task a node.
     guides.said("sed -i 's/SLURM_LOCALID/LOCAL_RANK/; s/SLURM_NTASKS/WORLD_SIZE/' guides/train.py")
@@ -118,6 +117,7 @@ def test_a_platforms_script_trains_with_its_own_idea_of_a_world(guides: labs.Lab
     assert guides.said("grep -c ^rank guides/launch_ddp.log") != "0"
 
 
+@pytest.mark.jobs
 def test_a_platforms_script_that_hides_a_failure_keeps_the_scene_as_it_says(guides: labs.Lab) -> None:
     guides.said("echo 'raise SystemExit(3)' >guides/train.py")
 

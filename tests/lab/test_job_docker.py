@@ -1,6 +1,7 @@
 """The machines' own Docker in jobs, and overlay networks between its containers: chosen, broken, taken back.
 
-One scenario of some minutes, because each step is a provision, and Slurm's image is another: make test-jobs.
+To choose it is two provisions, and Slurm's image is another. What breaks it and takes it back is three more: make
+test-jobs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import pytest
 from labs import Lab
 
 from provision.inventory import loader
-
-pytestmark = pytest.mark.jobs
 
 STAGES = ("base", "containers", "slurm")
 SOCKET = "/run/clusterctl/docker.sock"
@@ -143,6 +142,7 @@ def test_a_training_runs_over_the_overlay_network_by_the_containers_names(lab: L
     ]
 
 
+@pytest.mark.jobs
 def test_what_is_broken_is_named_and_mended_alone(lab: Lab) -> None:
     assert pending(lab) == {}
     lab.root(
@@ -160,6 +160,7 @@ def test_what_is_broken_is_named_and_mended_alone(lab: Lab) -> None:
     assert pending(lab) == {}
 
 
+@pytest.mark.jobs
 def test_what_is_taken_out_of_the_inventory_goes_and_the_engine_forgets_its_socket(lab: Lab) -> None:
     file = lab.directory / "group_vars" / "site.yml"
     chosen = json.loads(file.read_text())

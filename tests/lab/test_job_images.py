@@ -1,6 +1,7 @@
 """Images that a site declares: on every node by name, made again where they changed, removed when nobody runs them.
 
-One scenario of some minutes, because each step is a provision: make test-jobs.
+All labs have a small one. What changes them is a scenario of some minutes, because each step is a provision: make
+test-jobs.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from pathlib import Path
 import labs
 import locked_registry
 import pytest
+import saved_image
 from labs import Lab
-
-pytestmark = pytest.mark.jobs
 
 CONTAINERFILE = "FROM site/torch:1\nCOPY hello /usr/local/bin/hello\n"
 
@@ -67,6 +67,44 @@ def archive(place: Path) -> Path:
     return file
 
 
+def test_an_archive_of_the_site_is_an_image_on_all_nodes(provisioned_lab: Lab) -> None:
+    look = "cat /etc/of-the-site"
+    by_option = f"srun --quiet --nodes=2 --container-image={saved_image.NAME} {look}"
+
+    assert provisioned_lab.said(by_option).split() == ["small", "small"]
+    assert provisioned_lab.said(f"srun --quiet docker run --rm {saved_image.NAME} {look}") == "small"
+
+
+#: Takes the site's image out of a store as if it had never come, and prints its id.
+FORGET = f"""
+cd /var/lib/clusterctl/images/overlay-images; python3 - <<'END'
+import json, pathlib, shutil
+file = pathlib.Path("images.json")
+images = json.loads(file.read_text())
+(own,) = (image for image in images if "localhost/{saved_image.NAME}" in image["names"])
+shutil.rmtree(own["id"])
+images.remove(own)
+file.write_text(json.dumps(images))
+print(own["id"])
+END
+"""
+
+
+def test_a_node_that_gets_slurmd_has_the_images_before_it_takes_a_job(provisioned_lab: Lab) -> None:
+    """As a node that joins a cluster: what it has of the image is older than its slurmd."""
+    lab = provisioned_lab
+    lab.root("node2", "docker rm --force slurmd")
+    image = lab.root("node2", FORGET)
+
+    labs.clusterctl("provision", lab.inventory, "slurm")
+
+    begun = lab.root("node2", "date +%s --date $(docker inspect --format '{{.State.StartedAt}}' slurmd)")
+    placed = lab.root("node2", f"stat --format=%Y /var/lib/clusterctl/images/overlay-images/{image}/manifest")
+    assert int(placed) <= int(begun)
+    assert lab.said(f"srun --quiet -w node2 --container-image={saved_image.NAME} cat /etc/of-the-site") == "small"
+
+
+@pytest.mark.jobs
 def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them(
     provisioned_lab: Lab, site: Path
 ) -> None:
@@ -157,6 +195,7 @@ CLOSE += "iptables -A closed -j REJECT; iptables -I OUTPUT -j closed"
 OPEN = "iptables -D OUTPUT -j closed; iptables -F closed; iptables -X closed"
 
 
+@pytest.mark.jobs
 def test_what_does_not_fit_or_asks_for_a_password_is_told_and_with_a_login_comes_in_a_closed_network(
     provisioned_lab: Lab, site: Path
 ) -> None:

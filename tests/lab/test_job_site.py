@@ -11,9 +11,8 @@ from pathlib import Path
 
 import labs
 import pytest
+import saved_image
 import yaml
-
-pytestmark = pytest.mark.jobs
 
 PLACE = "/home/site"
 NAME, ELSEWHERE = "of_the_site", "of_the_index"
@@ -40,7 +39,7 @@ def bring(lab: labs.Lab, directory: str, name: str, source: str) -> None:
 
 @pytest.fixture(scope="module")
 def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
-    """The shared machines with job_offline and job_lint, and as they were afterwards."""
+    """The shared machines with more of job_offline than every day, and as they were afterwards."""
     lab, variables = provisioned_lab, provisioned_lab.directory / "group_vars" / "all.yml"
     given = variables.read_text()
     bring(lab, f"{PLACE}/wheels", NAME, "directory")
@@ -51,17 +50,18 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     )
     lab.root("head", f"systemd-run --quiet --collect --unit=index python3 -m http.server 8099 --directory {PLACE}")
     offline = {"wheels": f"{PLACE}/wheels", "models": f"{PLACE}/models", "datasets": f"{PLACE}/sets"}
-    variables.write_text(given + yaml.safe_dump({"job_lint": True, "job_offline": offline}))
+    variables.write_text(yaml.safe_dump({**yaml.safe_load(given), "job_offline": offline}))
     try:
         labs.clusterctl("provision", lab.inventory, "slurm")
         yield lab
     finally:
         variables.write_text(given)
         lab.root("head", f"systemctl stop index; rm -r {PLACE}")
-        lab.said("rm -rf site-of-mine seed.slurm own.slurm")
+        lab.said("rm -rf site-of-mine own.slurm")
         labs.clusterctl("provision", lab.inventory, "slurm")
 
 
+@pytest.mark.jobs
 def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: labs.Lab) -> None:
     image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
     install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {NAME}"
@@ -93,7 +93,20 @@ def submitted(lab: labs.Lab, words: str, machine: str = "login1") -> tuple[list[
     return done.stderr.splitlines(), taken
 
 
-def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(lab: labs.Lab) -> None:
+def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.root("head", f"mkdir -p {PLACE}/models; echo weights >{PLACE}/models/model; chmod -R a+rX {PLACE}")
+    look = "sh -c 'cat $HF_HOME/model; echo $HF_HUB_OFFLINE $TRANSFORMERS_OFFLINE'"
+    try:
+        told = lab.said(f"srun {look}; srun --container-image={saved_image.NAME} {look}").split()
+    finally:
+        lab.root("head", f"rm -r {PLACE}")
+
+    assert told == ["weights", "1", "1"] * 2
+
+
+def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
     lines = [
         line for line in SEED.read_text().splitlines() if not line.startswith(("#SBATCH --partition", "#SBATCH --ex"))
     ]
@@ -112,9 +125,10 @@ def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(lab: labs.Lab
     # A good one is submitted without a word; from within a job, too.
     assert submitted(lab, "--wrap=hostname")[0] == []
     assert "seed.slurm" in lab.said("srun sh -c 'sbatch --hold --parsable seed.slurm 2>&1'")
-    lab.said("scancel --me")
+    lab.said("scancel --me; rm seed.slurm")
 
 
+@pytest.mark.jobs
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 60", "#!/nonexistent"], ids=["sleeps", "cannot run"])
 def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -> None:
     file = lab.root("login1", "ls /opt/clusterctl/slurm/*/lint-job/lint-job").split()[-1]
@@ -131,6 +145,7 @@ def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -
     assert taken < before + 10
 
 
+@pytest.mark.jobs
 def test_an_index_of_the_sites_own_is_asked_without_the_users_doing(lab: labs.Lab) -> None:
     variables = lab.directory / "group_vars" / "all.yml"
     image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
@@ -142,7 +157,7 @@ def test_an_index_of_the_sites_own_is_asked_without_the_users_doing(lab: labs.La
     assert lab.ssh("head", step, user="ada").returncode != 0
     # What is not https has to be named as trusted: pip's own rule.
     index = {"PIP_INDEX_URL": "http://head:8099/simple", "PIP_TRUSTED_HOST": "head"}
-    variables.write_text(variables.read_text() + yaml.safe_dump({"job_environment": index}))
+    variables.write_text(yaml.safe_dump({**yaml.safe_load(variables.read_text()), "job_environment": index}))
 
     labs.clusterctl("provision", lab.inventory, "slurm")
 

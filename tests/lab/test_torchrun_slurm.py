@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import labs
 import pytest
@@ -221,3 +223,47 @@ def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(pr
         .startswith("2 workers of a node for 1 granted GPUs. Fix: leave --nproc-per-node out")
     )
     assert told.splitlines().count("code 2") == 2
+
+
+#: An image that is entered by ssh, and has what is called as DeepSpeed's launcher is: that one is minutes of packages.
+LAUNCHERS = """FROM {base}
+RUN apt-get update -q && apt-get install -qy --no-install-recommends openssh-server openssh-client
+COPY --chmod=755 launcher.py /usr/local/bin/deepspeed
+"""
+
+
+@pytest.fixture(scope="module")
+def launchers(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """A lab whose user has built such an image in a job, and has a training."""
+    lab = provisioned_lab
+    base = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    texts = {
+        "Dockerfile": LAUNCHERS.format(base=base),
+        "launcher.py": (Path(__file__).parent / "jobs/launcher.py").read_text(encoding="utf-8"),
+        "train.py": TRAIN.replace('"NODE"', '"SLURMD_NODENAME"'),
+    }
+    lab.said("mkdir -p launched")
+    for name, text in texts.items():
+        lab.said(f"cat >launched/{name} <<'END OF FILE'\n{text}END OF FILE")
+    lab.said("cd launched && srun --mem=1000 docker build -t launchers:1 . 2>&1")
+    yield lab
+    lab.said("rm -r launched; srun --quiet docker rmi launchers:1")
+
+
+# What is not DeepSpeed itself: its host file, how it is told where to meet, and ssh between the containers. It itself
+# trains in test_job_templates.
+@pytest.mark.parametrize("words", ["--env deepspeed train.py", "--env ssh deepspeed train.py"])
+def test_deepspeeds_launcher_starts_workers_on_two_nodes_by_itself_or_by_ssh(launchers: labs.Lab, words: str) -> None:
+    lab = launchers
+    place = "--container-image=launchers:1 --container-mounts=$PWD --container-workdir=$PWD"
+    step = f"srun --nodes=2 --ntasks-per-node=1 --mem=600M {place} torchrun-slurm --output-dir $PWD {words}"
+
+    done = lab.ssh("head", f"cd launched && {step}", user="ada")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = sorted(re.findall(r"rank \d/\d on node\d, sum \d", done.stdout))
+    assert ranks == [f"rank {rank}/2 on node{rank + 1}, sum 1" for rank in (0, 1)], done.stdout + done.stderr
+    # Of the keys and the sshd of the user's own nothing is left.
+    assert lab.said("ls -A launched | grep -F .torchrun-slurm || true") == ""
+    for node in ("node1", "node2"):
+        lab.root(node, "! pgrep -u ada sshd")
