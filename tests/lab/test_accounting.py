@@ -15,6 +15,7 @@ from provision import content
 from provision.inventory import loader
 from provision.judge import session
 from provision.model.checks import Verdict
+from provision.slurm.admission import Submitter
 
 SACCT = "sacct --noheader --parsable2 --allocations --allusers"
 
@@ -222,7 +223,7 @@ def in_partitions(lab: labs.Lab) -> None:
     files = content.ROOT / "roles/slurm_service/files"
     asked = ["docker", "exec", "-i", lab.container("head"), "sh", "-s", "10", "/etc/slurm", "-", "nodes", "partitions"]
     said = labs.run(asked, input=(files / "ask-controller").read_text(encoding="utf-8")).stdout
-    targets = session.targets(said, ["node1", "node2"], ["physics", "biology"], "operations")
+    targets = session.targets(said, ["node1", "node2"], Submitter(["physics", "biology"], ("operations",)))
     assert {target[0] for target in targets} == {"TEST1", "other"}
 
     flat = " ".join(word for target in targets for word in target)
