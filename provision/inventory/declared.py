@@ -26,6 +26,7 @@ from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
 from provision.inventory.declared_programs import require_programs, writable_by_slurmd
+from provision.inventory.declared_runtime import container_runtime_from, require_programs_of_images
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
     parameters_from,
@@ -34,13 +35,7 @@ from provision.inventory.declared_slurm import (
     require_ports,
     switch_from,
 )
-from provision.inventory.declared_slurm_files import (
-    container_runtime_from,
-    files_from,
-    require_files,
-    require_lines,
-    require_programs_of_images,
-)
+from provision.inventory.declared_slurm_files import files_from, require_files, require_lines
 from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.declared_users_registry import require_users_registry
