@@ -55,7 +55,8 @@ def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
             fix="write it as slurmd -C prints RealMemory, as 192000 for 192 GB",
             said=("node_real_memory", value if isinstance(value, str) else ""),
         )
-    if (hardware.real_memory or LEAST_MEMORY * 2) - (hardware.mem_spec_limit or 0) < LEAST_MEMORY:
+    # Of hardware that is still to be discovered nobody knows what it leaves.
+    if hardware.real_memory is not None and hardware.real_memory - (hardware.mem_spec_limit or 0) < LEAST_MEMORY:
         raise ClusterctlError(
             f"{where}: node_mem_spec_limit leaves jobs less than {LEAST_MEMORY} MB",
             fix="lower node_mem_spec_limit; it is in MB",

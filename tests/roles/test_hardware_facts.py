@@ -63,7 +63,7 @@ def discover(inventory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 RECORD = "Record what the inventory leaves open"
-DECLARED_BY_HAND = "---\nnode_real_memory: 50 # mine\n"
+DECLARED_BY_HAND = "---\nnode_real_memory: 5000 # mine\n"
 
 
 def changed(done: subprocess.CompletedProcess[str], host: str, task: str = RECORD) -> bool:
@@ -135,7 +135,7 @@ def test_declared_values_are_not_recorded_and_a_file_of_theirs_is_left_alone(dis
     assert discovered.recorded["theirs.yml"] == DECLARED_BY_HAND
     assert not changed(discovered.first, "theirs")
     assert "left alone" in discovered.first.stdout + discovered.first.stderr
-    assert discovered.seen("theirs")["memory"] == 50
+    assert discovered.seen("theirs")["memory"] == 5000
     assert discovered.seen("theirs")["cpus"] > 0
 
 
