@@ -30,6 +30,8 @@ ACCOUNTED = ("JobIDRaw", "State", "ExitCode", "User", "Account", "QOS", "Partiti
 ELSEWHERE = "the session on the controller shows it"
 #: Cores that two jobs side by side need; each gets a whole one.
 _PAIR = 2
+#: With it a job has whole nodes, whatever it asks for: slurm.conf(5), SelectType.
+_LINEAR = re.compile(r"(?m)^SelectType\s*=\s*select/linear\s*$")
 _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
 
 
@@ -53,13 +55,15 @@ class Wants:
 
 
 def targets(controller: str, fit: Sequence[str], who: Submitter) -> list[tuple[str, str, str, str]]:
-    """Return partition, node, GRES ("-" for none) and whether two jobs fit there, for each kind in each partition.
+    """Return partition, node, GRES ("-" for none) and how two jobs fit there, for each kind in each partition.
 
-    ``controller`` is what its script printed about nodes and partitions, ``fit`` the nodes that can take a job now,
-    ``who`` submits.
+    That is "pair" where they do, "alone" where they have not the cores, and "exclusive" where a site gives whole nodes
+    to jobs. ``controller`` is what its script printed about nodes, partitions and the configuration, ``fit`` the nodes
+    that can take a job now, ``who`` submits.
     """
     said = Facts.of("", controller, "").controller
     nodes, partitions = nodes_in(said.get("nodes", "")), partitions_in(said.get("partitions", ""))
+    whole = _LINEAR.search(said.get("config", "")) is not None
     found: dict[tuple[str, int, int, str], tuple[str, str, str, str]] = {}
     for name in fit:
         if (node := nodes.get(name)) is None:
@@ -69,8 +73,8 @@ def targets(controller: str, fit: Sequence[str], who: Submitter) -> list[tuple[s
             if known is None or not known.up or known.admission.keeps_out(who):
                 continue
             free = gpus_in(node.gres) > gpus_in(node.gres_used)
-            pair = node.cpus - node.cpus_used >= _PAIR * max(1, node.threads)
-            target = (partition, name, "gpu:1" if free else "-", "pair" if pair else "alone")
+            fits = "pair" if node.cpus - node.cpus_used >= _PAIR * max(1, node.threads) else "alone"
+            target = (partition, name, "gpu:1" if free else "-", "exclusive" if whole or known.exclusive else fits)
             # Slurm adds to a GRES to which sockets it belongs.
             found.setdefault((partition, node.cpus, node.memory, re.sub(r"\(.*?\)", "", node.gres)), target)
     return list(found.values())
@@ -218,7 +222,9 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
         own, where = _values(said.get(f"{partition}:{node}", [])), f"{node} in {partition}"
         told = [own.get("first", ""), own.get("second", "")]
         times = [re.fullmatch(r"(\d{10,20}) (\d{10,20})", text) for text in told]
-        if fits != "pair":
+        if fits == "exclusive":
+            unproven.append(f"{where}: a job there has the whole node (OverSubscribe, SelectType)")
+        elif fits != "pair":
             unproven.append(f"{where} has less than two idle cores")
         elif any(_BUSY.search(text) for text in told) and not any(times):
             unproven.append(f"{where}: other jobs have what they need: {told[0][:200]}")

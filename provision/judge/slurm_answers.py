@@ -148,11 +148,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition, with who may use it."""
+    """One partition, with who may use it. ``exclusive``: a job has the nodes that it is on for itself."""
 
     name: str
     state: tuple[str, ...] = ()
     admission: Admission = field(default_factory=Admission)
+    exclusive: bool = False
 
     @property
     def up(self) -> bool:
@@ -205,7 +206,12 @@ def partitions_in(text: str) -> dict[str, Partition]:
     for entry in _entries(text, "partitions"):
         if name := named(entry.get("name")):
             said = {parameter: _long_line(_within(entry, *path)) for parameter, path in _ADMISSION.items()}
-            found[name] = Partition(name, words(_within(entry, "partition", "state")), Admission.of(said))
+            # OverSubscribe as a number of jobs: EXCLUSIVE is 0, and NO is 1.
+            jobs = _within(entry, "maximums", "oversubscribe", "jobs")
+            exclusive = isinstance(jobs, int) and not isinstance(jobs, bool) and jobs == 0
+            found[name] = Partition(
+                name, words(_within(entry, "partition", "state")), Admission.of(said), exclusive=exclusive
+            )
     return found
 
 

@@ -24,7 +24,7 @@ def node(name: str = "node1", **changes: Any) -> dict[str, Any]:
 
 
 def partition(
-    name: str = "batch", state: str = "UP", groups: str = "", accounts: str = "", **rules: str
+    name: str = "batch", state: str = "UP", groups: str = "", accounts: str = "", oversubscribe: int = 1, **rules: str
 ) -> dict[str, Any]:
     """Return a partition as ``scontrol show partitions --json`` describes it, shortened."""
     return {
@@ -34,6 +34,7 @@ def partition(
         "qos": {"allowed": rules.get("qos", ""), "deny": rules.get("no_qos", ""), "assigned": ""},
         "nodes": {"allowed_allocation": rules.get("hosts", "")},
         "partition": {"state": [state]},
+        "maximums": {"oversubscribe": {"jobs": oversubscribe, "flags": []}},
     }
 
 

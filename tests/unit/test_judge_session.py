@@ -177,6 +177,13 @@ def test_a_kind_of_node_that_has_no_room_for_two_is_not_proven_and_named() -> No
     assert check.observed == "node9 in debug has less than two idle cores"
 
 
+def test_where_a_job_has_the_whole_node_two_at_a_time_are_not_expected() -> None:
+    check = judged(asked=[*ASKED, ("debug", "node9", "-", "exclusive")])["side_by_side"]
+
+    assert (str(check.verdict), check.unproven) == ("skip", True)
+    assert check.observed == "node9 in debug: a job there has the whole node (OverSubscribe, SelectType)"
+
+
 def controller(nodes: list[dict[str, Any]], partitions: list[dict[str, Any]]) -> str:
     return worlds.joined(
         {
@@ -204,6 +211,20 @@ def test_each_kind_of_node_is_tried_once_in_each_partition_that_the_user_may_use
         ("batch", "node3", "-", "alone"),
         ("long", "node3", "-", "alone"),
     ]
+
+
+def test_no_pair_is_tried_where_a_site_gives_whole_nodes_to_jobs() -> None:
+    node, who = worlds.node("node1", partitions=["batch", "whole"]), Submitter(["x"])
+    said = controller([node], [worlds.partition(), worlds.partition("whole", oversubscribe=0)])
+
+    def fits(said: str) -> list[tuple[str, str]]:
+        return [(partition, word) for partition, _, _, word in targets(said, ["node1"], who)]
+
+    def configured(plugin: str) -> str:
+        return said + worlds.joined({"config": worlds.coded(f"SelectType              = select/{plugin}\n")})
+
+    assert fits(said) == fits(configured("cons_tres")) == [("batch", "pair"), ("whole", "exclusive")]
+    assert fits(configured("linear")) == [("batch", "exclusive"), ("whole", "exclusive")]
 
 
 #: What a partition says of who may use it, and whether the proof does: in account test, below physics, with QOS short.
