@@ -192,6 +192,46 @@ def test_who_asks_for_another_job_or_node_is_told_nothing(begun: asking.Begun) -
     assert told == [False]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"problems": []}, {"problems": [], "code": 0}, {"problems": ["x"], "code": "x"}, {"problems": "x", "code": 75}],
+)
+def test_that_all_is_well_is_not_heard_from_who_asks(begun: asking.Begun, said: dict[str, Any]) -> None:
+    line = talk.Line(socket.create_connection(("", 0)))
+    line.say({"who": {**WHO, "node": "n2"}, **said})
+    assert line.hear(2)["refused"] == []
+    time.sleep(0.1)
+    assert begun.told == {}
+
+    own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    member = team.Member(step.Step(own), "10.0.0.1", 15000, 300)
+    assert bool(member._told(said)) is (said["problems"] != [])
+    assert member.code == 75
+
+
+def test_a_node_is_asked_only_once_it_knows_the_first_ones_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def resolved(name: str) -> str:
+        order.append(name)
+        return "10.0.0.1"
+
+    def begins(*_: object) -> None:
+        order.append("asked")
+
+    def joined(_: str, address: str, *__: object) -> None:
+        order.append(address)
+
+    monkeypatch.setattr(socket, "gethostbyname", resolved)
+    monkeypatch.setattr(team, "Begun", begins)
+    monkeypatch.setattr(talk, "joined", joined)
+    own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    own |= {"SLURM_NODEID": "1", "SLURM_LOCALID": "0"}
+    team.Member(step.Step(own), "n1.cluster", 15000, 300)._follow_check(health.Gpus(0), "")
+
+    assert order == ["n1.cluster", "asked", "10.0.0.1"]
+
+
 def test_the_whole_check_takes_five_seconds_where_a_driver_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -54,7 +54,8 @@ class Begun:
             if question.get("who") != message["who"]:
                 return
             line.say(message)
-            if "problems" in question:
+            # That all is well is said only where a task has come: on this way it would start unchecked.
+            if talk.refusal(question):
                 self.told = question
             if message["refused"]:
                 self._asked.set()

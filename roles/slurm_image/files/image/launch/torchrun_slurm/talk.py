@@ -135,6 +135,21 @@ def told_all(first: Message) -> bool:
     return all(isinstance(first.get(name), kind) for name, kind in kinds.items())
 
 
+def refusal(told: Message) -> bool:
+    """Tell whether a message says what is wrong, and the exit code."""
+    problems, code = told.get("problems"), told.get("code")
+    texts = isinstance(problems, list) and bool(problems) and all(isinstance(one, str) for one in problems)
+    return texts and isinstance(code, int) and not isinstance(code, bool)
+
+
+def resolved(name: str) -> str:
+    """Return a name's IPv4 address; the name itself where it has none, of which who connects says what is wrong."""
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return name
+
+
 def found_all(told: Message) -> bool:
     """Tell whether a task's second message says what it finds, and whom it does not reach."""
     found = told.get("found")

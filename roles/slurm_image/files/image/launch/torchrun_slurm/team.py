@@ -213,9 +213,11 @@ class Member:
 
     def _follow_check(self, gpus: health.Gpus, hindered: str) -> list[str]:
         self._end = time.monotonic() + self.wait
+        # Before it is asked: from then on who does not come in asking.COMES has no way, and resolvers take longer.
+        address = talk.resolved(self.meets)
         begun = Begun(self.step.back_port, self.who, self.step.name) if self._is_asked else None
         try:
-            line = talk.joined(self.step.nodes[0], self.meets, self.port, self.wait, begun)
+            line = talk.joined(self.step.nodes[0], address, self.port, self.wait, begun)
         except Refusal as refusal:
             self._begun = begun
             return [f"{self.step.name}: {refusal.args[0]}. {refusal.args[1]}"]
@@ -241,7 +243,8 @@ class Member:
 
     def _told(self, told: talk.Message) -> list[str]:
         """Return what is wrong, as the first node says it, and have its exit code."""
-        if "problems" not in told:
+        if not talk.refusal(told) and told.get("problems") != []:
             return [f"{self.step.name}: {self.step.nodes[0]} went away during the check"]
-        self.code = int(told.get("code", CHECK_FAILED))
-        return [str(one) for one in told["problems"]]
+        if told["problems"]:
+            self.code = told["code"]
+        return list(told["problems"])
