@@ -245,8 +245,39 @@ def test_the_whole_check_takes_five_seconds_where_a_driver_hangs(
     begun = time.monotonic()
     assert "did not answer in 0.5 s" in gpus.told()["problem"], "its time runs while other things are looked at"
     assert time.monotonic() - begun < 0.4
+    found = health.look(gpus)
+    (said,) = health.wrong({**found, "shm": health.LEAST_SHM})
+    assert "--gpu-wait SECONDS" in said
+    assert "nvidia-persistenced" in said
 
     monkeypatch.setattr(health, "CUDA", "print(0, 2)")
     gpus = health.Gpus(2, tmp_path / "version", limit=0.5)
     time.sleep(1.5)
     assert gpus.told()["answering"] == 2, "what it said in time counts"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "shm", "blamed"),
+    [
+        ({"problem": "CUDA did not answer in 4 s", "slow": True}, health.LEAST_SHM, []),
+        ({"problem": "CUDA did not answer in 4 s", "slow": True}, 0, ["n2"]),
+        ({"problem": "cuInit returned 100"}, health.LEAST_SHM, ["n2"]),
+    ],
+)
+def test_a_node_is_not_to_blame_for_a_driver_that_is_late_alone(
+    monkeypatch: pytest.MonkeyPatch, gpus: dict[str, Any], shm: int, blamed: list[str]
+) -> None:
+    well: dict[str, Any] = {"granted": 1, "answering": 1, "problem": ""}
+    monkeypatch.setattr(health, "look", lambda *_: {"gpus": well, "shm": health.LEAST_SHM, "directory": ""})
+    own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
+    member = team.Member(step.Step(own), "10.0.0.1", 15000, 300)
+    with talk.listening(0, "127.0.0.1") as server:
+        here, (there, _) = socket.create_connection(server.getsockname()), server.accept()
+    found = {"gpus": {**well, **gpus}, "shm": shm, "directory": ""}
+    with here, there:
+        talk.Line(here).say({"unreachable": [], "found": found})
+        first = {"node": "n2", "ahead": 0.0, "mark": ""}
+        problems = member._answered({1: (talk.Line(there), first)}, health.Gpus(0), "")
+
+    assert problems[0].startswith(f"n2: {gpus['problem']}")
+    assert member.at_fault == blamed

@@ -53,7 +53,7 @@ class Gpus:
             self._asked = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def told(self) -> dict[str, Any]:
-        """Return ``granted``, ``answering`` (None where nobody was asked) and ``problem``."""
+        """Return ``granted``, ``answering`` (None where nobody was asked), ``problem``; ``slow``: no answer in time."""
         self._told = self._told or self._heard()
         return self._told
 
@@ -66,8 +66,9 @@ class Gpus:
             code, count = map(int, out.split())
         except subprocess.TimeoutExpired:
             self._asked.kill()
-            slow = f"CUDA did not answer in {self.limit:g} s (without persistence mode it may take longer: --gpu-wait)"
-            return {"granted": self.granted, "answering": 0, "problem": slow}
+            slow = f"CUDA did not answer in {self.limit:g} s: --gpu-wait SECONDS gives it longer"
+            slow += ", and nvidia-persistenced has it answer at once"
+            return {"granted": self.granted, "answering": 0, "problem": slow, "slow": True}
         except ValueError:
             last = (err.strip().splitlines() or ["nothing"])[-1]
             return {"granted": self.granted, "answering": 0, "problem": f"CUDA cannot be asked: {last[:200]}"}
@@ -139,6 +140,11 @@ def look(gpus: Gpus, directory: str = "", network: str = "") -> dict[str, Any]:
     except OSError:
         shm = None
     return {"gpus": gpus.told(), "shm": shm, "directory": directory, "network": network}
+
+
+def blames(found: dict[str, Any], said: list[str]) -> bool:
+    """Tell whether what is said to be wrong is the node's fault: a driver that is late alone may be a well one."""
+    return len(said) > bool(found["gpus"].get("slow"))
 
 
 def wrong(found: dict[str, Any], ahead: float = 0.0) -> list[str]:

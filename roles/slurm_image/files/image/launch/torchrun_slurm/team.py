@@ -195,18 +195,24 @@ class Member:
         """Try here whom this node reaches, hear it of the others, with what they find, and return what is wrong."""
         unreached = [(self.step.name, one) for one in talk.unreachable(self.places)]
         # After all else: meanwhile the driver has answered.
-        of_nodes = [(self.step.name, one) for one in health.wrong(health.look(gpus, hindered, self._way.problem))]
+        found = health.look(gpus, hindered, self._way.problem)
+        own = health.wrong(found)
+        of_nodes = [(self.step.name, one) for one in own]
+        at_fault = {self.step.name} if health.blames(found, own) else set()
         for task, (line, first) in sorted(came.items()):
             told = line.hear(max(talk.REACH, gpus.limit) + 2)
             if not talk.found_all(told):
                 of_nodes.append((first["node"], "it did not say what it finds"))
+                at_fault.add(first["node"])
                 continue
             said = health.wrong(told["found"], first["ahead"])
             if self._directory and not told["found"]["directory"]:
                 said += list(filter(None, [health.not_seen(self.mark(task), first["mark"])]))
             of_nodes += [(first["node"], one) for one in said]
+            if health.blames(told["found"], said):
+                at_fault.add(first["node"])
             unreached += [(first["node"], one) for one in told["unreachable"]]
-        self.at_fault = requeue.at_fault(self.step.nodes, {node for node, _ in of_nodes}, unreached)
+        self.at_fault = requeue.at_fault(self.step.nodes, at_fault, unreached)
         problems = [f"{node}: {one}" for node, one in of_nodes]
         by = f" by {self._way.name} ({self._way.said})" if self._way.said else ""
         return problems + [f"{node}: cannot reach {one}{by}. {FIREWALL}" for node, one in unreached]
