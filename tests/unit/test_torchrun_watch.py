@@ -333,7 +333,7 @@ def test_gpus_that_cannot_be_asked_are_no_gpus(tmp_path: Path, monkeypatch: pyte
     assert health.Gpus(2, tmp_path / "version").told() == {"granted": 2, "answering": 2, "problem": ""}
     monkeypatch.setattr(health, "CUDA", "import time; time.sleep(60)")
     slow = health.Gpus(2, tmp_path / "version", limit=0.2).told()["problem"]
-    assert slow.startswith("CUDA did not answer in 0.2 s (without persistence mode it may take longer: --gpu-wait)")
+    assert slow.startswith("CUDA did not answer in 0.2 s: --gpu-wait SECONDS gives it longer, and nvidia-persistenced")
     assert health.Gpus(2, tmp_path / "none").told()["answering"] is None
 
 
