@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import labs
 import pytest
 import vms
 
@@ -56,6 +57,13 @@ def test_containers_of_two_nodes_meet_by_name_and_the_networks_cost_is_told(
     overlay_lab: vms.VmLab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = overlay_lab
+    for node in ("node1", "node2"):
+        for name in NETWORKS:
+            # Docker itself waits 20 s for the swarm's manager, which an emulated processor lets down at first.
+            attach = (
+                f"docker run --rm --network {name} $(docker inspect --format '{{{{.Config.Image}}}}' slurmd) echo in"
+            )
+            labs.until(lambda node=node, attach=attach: lab.root(node, attach, check=False) == "in", 600)
     lab.root("node1", f"systemd-run --quiet --collect --unit=watch sh -c '{WATCH}'")
 
     told = overlay.beside_the_host(lab.inventory, megabytes=MEGABYTES, answers=ANSWERS, turns=1)
