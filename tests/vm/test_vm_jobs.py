@@ -140,6 +140,6 @@ def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
         lab.root("head", f"scancel {job}")
         lab.wait_idle("node1", 300)
 
-    starts_leave_nothing(lab, 3, seconds=120)
+    starts_leave_nothing(lab, 2, seconds=120)
 
     assert "/job_" not in on_node(lab, LEFT)
