@@ -34,9 +34,9 @@ class ActionModule(ActionBase):
         answers = {name: mapping(hostvars[name].get(str(args["machines"]))) for name in scope}
         machines = {name: str(answer.get("stdout") or "") for name, answer in answers.items()}
         said, user = str(args["said"]), args["user"]
-        names = {name: [str(one) for one in user[name]] for name in ("groups", "accounts")}
+        groups, accounts = ([str(one) for one in user[name]] for name in ("groups", "accounts"))
         host = str(self._task.delegate_to or "")
-        who = job_plan.submitter(said, Submitter(**names, qos=str(user["qos"]), host=host))
+        who = job_plan.submitter(said, Submitter(groups, accounts, qos=str(user["qos"]), host=host))
         made = job_plan.plan(said, scope, who, machines)
         planned = {name: made.as_dict(name) for name in scope}
         fit = [name for name, _, _ in made.targets]
