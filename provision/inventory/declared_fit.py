@@ -70,25 +70,43 @@ def _nodes(own: Mapping[str, str], count: int) -> Wrong | None:
 
 
 def _memory(own: Mapping[str, str], everywhere: Mapping[str, str], hardware: Sequence[Hardware]) -> Wrong | None:
-    most = max(((one.real_memory or 0) - (one.mem_spec_limit or 0) for one in hardware), default=0)
-    known = bool(hardware) and all(one.real_memory for one in hardware)
-    for name, limit in (*_MEMORY, ("DefMemPerGPU", "")):
-        value, highest = (own.get(one) or everywhere.get(one.lower(), "") for one in (name, limit or "-"))
-        for one, megabytes in ((name, value), (limit, highest)):
-            if megabytes.isdecimal() and 0 < int(megabytes) < _LEAST:
-                return one, f"{one} is {megabytes}: it is in MB, and no job could start with that", "write it in MB"
-        if not value.isdecimal():
-            continue
-        if highest.isdecimal() and 0 < int(highest) < int(value):
-            return name, f"{name} {value} is more than {limit} {highest}", f"lower {name}, or raise {limit}"
-        if known and int(value) > most:
-            problem = f"{name} is {value} MB, and no node has more than {most}: no job could start that leaves it out"
-            return name, problem, f"lower {name}; it is in MB"
+    """Return what is wrong with what a job has by default, and at most.
+
+    Of memory by node and by processor a partition has the one that it sets, and slurm.conf's where it sets neither:
+    _build_single_partitionline_info() in src/slurmctld/read_config.c. Of GPUs only nodes that have some are judged.
+    """
+    several, highest_of = (
+        {name: own[name] for name in names if own.get(name)}
+        or {name: everywhere[name.lower()] for name in names if everywhere.get(name.lower())}
+        for names in zip(*_MEMORY, strict=True)
+    )
+    for name, limit in _MEMORY:
+        if wrong := _one_memory(name, several.get(name, ""), limit, highest_of.get(limit, ""), hardware):
+            return wrong
+    with_gpus = [one for one in hardware if one.gres is None or any(item.name == "gpu" for item in one.gres)]
+    of_gpu = own.get("DefMemPerGPU") or everywhere.get("defmempergpu", "")
+    if with_gpus and (wrong := _one_memory("DefMemPerGPU", of_gpu, "", "", with_gpus)):
+        return wrong
     cpus = own.get("DefCPUPerGPU") or everywhere.get("defcpupergpu", "")
-    if cpus.isdecimal() and all(one.cpus for one in hardware):
-        largest = max((one.cpus or 0 for one in hardware), default=0)
+    if cpus.isdecimal() and with_gpus and all(one.cpus for one in with_gpus):
+        largest = max(one.cpus or 0 for one in with_gpus)
         if int(cpus) > largest:
             return "DefCPUPerGPU", f"DefCpuPerGPU is {cpus}, and no node has more than {largest}", "lower it"
+    return None
+
+
+def _one_memory(name: str, value: str, limit: str, highest: str, hardware: Sequence[Hardware]) -> Wrong | None:
+    for one, megabytes in ((name, value), (limit, highest)):
+        if megabytes.isdecimal() and 0 < int(megabytes) < _LEAST:
+            return one, f"{one} is {megabytes}: it is in MB, and no job could start with that", "write it in MB"
+    if not value.isdecimal():
+        return None
+    if highest.isdecimal() and 0 < int(highest) < int(value):
+        return name, f"{name} {value} is more than {limit} {highest}", f"lower {name}, or raise {limit}"
+    most = max(((one.real_memory or 0) - (one.mem_spec_limit or 0) for one in hardware), default=0)
+    if hardware and all(one.real_memory for one in hardware) and int(value) > most:
+        problem = f"{name} is {value} MB, and no node has more than {most}: no job could start that leaves it out"
+        return name, problem, f"lower {name}; it is in MB"
     return None
 
 

@@ -44,7 +44,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         clock(SUBJECT, facts, wants),
         *_names(facts, str(wants["name"])),
         _foreign_slurm(facts),
-        _same_cluster(facts, wants["cluster"]),
+        _same_cluster(facts, wants["cluster"], str(wants["name"])),
         _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
         _kernel(facts, bool(wants["own_directories"])),
     ]
@@ -169,7 +169,7 @@ def _foreign_slurm(facts: MachineFacts) -> Check:
     )  # fmt: skip
 
 
-def _same_cluster(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+def _same_cluster(facts: MachineFacts, wants: Mapping[str, Any], machine: str) -> Check:
     """Refuse another name for a cluster that runs, and a controller that knows nothing of the jobs on a node.
 
     slurmctld ends with the state of another name, and without any it begins anew: what runs is nobody's any more.
@@ -179,14 +179,16 @@ def _same_cluster(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     name, controller = str(wants["name"]), str(wants["controller"])
     if not name:
         return SUBJECT.skip("same_cluster", "cluster_name is not declared")
-    if saved and saved != name:
+    # On a machine that was a controller once nobody reads it any more.
+    if saved and saved != name and machine == controller:
         return SUBJECT.check(
             "same_cluster", Verdict.FAIL, f"the state of cluster {saved}", name, source="cluster_name",
             cause="slurmctld does not start with the state of another name",
             fix=f"write cluster_name={saved} again; or, to begin anew, without any job and with another name in the "
             "database: let all jobs end, then on the machine: docker stop slurmctld, and rename /var/spool/slurmctld",
         )  # fmt: skip
-    if there and there != controller and wants["saved"] == "":
+    # A node that comes from another cluster leaves nothing behind that this one would lose.
+    if there and there != controller and wants["saved"] == "" and own.get("cluster") in (None, "", name):
         return SUBJECT.check(
             "same_cluster", Verdict.FAIL, f"its slurmd is {there}'s", controller, source="group slurm_controller",
             cause=f"slurmctld on {controller} would begin without the state of {there}: jobs that run would be lost",

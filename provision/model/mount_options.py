@@ -30,8 +30,8 @@ _VALUES = {
         (_NUMBER, "a whole number"),
     ),
     **dict.fromkeys(("port", "mountport"), (r"[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]", "a port")),
-    # NFS_MAX_CONNECTIONS in fs/nfs/fs_context.c.
-    "nconnect": (r"[1-9]|1[0-6]", "a number from 1 to 16"),
+    # The kernel takes 16 at most (NFS_MAX_CONNECTIONS in fs/nfs/fs_context.c), clients of makers of storage more.
+    "nconnect": (r"[1-9]\d{0,2}", "a number from 1 on"),
     **dict.fromkeys(("proto", "mountproto"), (_PROTOCOLS, _PROTOCOLS.replace("|", ", "))),
     "sec": (rf"{_FLAVOUR}(:{_FLAVOUR})*", "sys, krb5, krb5i or krb5p, with colons"),
     "lookupcache": ("all|none|pos|positive", "all, none or positive"),
@@ -39,6 +39,7 @@ _VALUES = {
     "xprtsec": ("none|tls|mtls", "none, tls or mtls"),
     "write": ("lazy|eager|wait", "lazy, eager or wait"),
     "fsc": (r".+", "a name"),
+    "rdirplus": ("none|force", "none or force"),
     **dict.fromkeys(("addr", "clientaddr", "mountaddr", "mounthost"), (r".+", "an address")),
 }
 #: What stands for itself wherever it is: labels of SELinux, what systemd reads, comments.
@@ -82,6 +83,7 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
             return f"{name} has no value", f"write {name}=...; nfs(5)"
         if name in (*_ANY, *_NFS):
             return f"{option[:70]}: {name} has no value", f"write {name} alone; nfs(5)"
-        near = difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1)
-        return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?" if near else "see mount(8), nfs(5)"
+        # Clients of makers of storage, and newer kernels, have options of their own: only what is misspelt is refused.
+        if near := difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1, cutoff=0.85):
+            return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?"
     return None

@@ -17,9 +17,6 @@ from provision.model.users import SUBORDINATE, Group, User, UsersError
 LOWEST = 1000
 #: Numbers that mean something else: nobody, "no change" to the kernel in 16 and in 32 bits, and Slurm's own.
 TAKEN = {65534: "nobody's", 65535: "no user's (16 bits)", 2**32 - 1: "no user's (32 bits)", 64030: "slurm's"}
-#: What systemd gives to services for as long as they run (DynamicUser=); one of them is the proof's, by default.
-_OF_SERVICES = range(61184, 65520)
-_PROOFS = 64031
 
 #: Where the derived ranges begin, in ranges: those below are left to ``useradd``, which begins at 100000.
 _FIRST_RANGE = 32
@@ -101,10 +98,6 @@ class Entry:
             )
         if found in TAKEN or found >= 2**32:
             self.refuse(key, f"{key} {found} is {TAKEN.get(found, 'beyond 32 bits')}", f"choose another {key}")
-        if found in _OF_SERVICES and found != _PROOFS:
-            first, last = _OF_SERVICES[0], _OF_SERVICES[-1]
-            problem = f"{key} {found} is among those which systemd gives to services, {first} to {last}"
-            self.refuse(key, problem, f"choose another {key}")
         return found
 
     def absent(self) -> bool:

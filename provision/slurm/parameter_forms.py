@@ -242,7 +242,7 @@ BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
         "MaxTasksPerNode": (1, 65_533),
         # With 0 no message would be answered in time.
         "MessageTimeout": (1, None),
-        "MinJobAge": (2, None),
+        "MinJobAge": (0, None),
         "TCPTimeout": (1, None),
         "PropagatePrioProcess": (0, 2),
         "SchedulerTimeSlice": (5, 65_533),

@@ -48,7 +48,12 @@ def unkillable(given: Mapping[str, object]) -> str:
 
 def _range(value: str) -> tuple[int, int]:
     low, _, high = value.partition("-")
-    return int(low), int(high or low)
+    return _number(low), _number(high or low)
+
+
+def _number(text: str) -> int:
+    """Return a number as Slurm reads it, which takes hexadecimal ones, too."""
+    return int(text, 16) if text.lower().startswith("0x") else int(text)
 
 
 def ports(given: Mapping[str, str | None], *, alone: bool, database: bool) -> Wrong | None:

@@ -87,7 +87,7 @@ def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options
         ({"options": "vers=9"}, "vers=9: it must be one of 4, 4.0, 4.1, 4.2. correct vers"),
         ({"options": "nfsvers=3"}, "it must be one of 4"),
         ({"options": "nconect=8"}, "did you mean nconnect?"),
-        ({"options": "nconnect=17"}, "a number from 1 to 16"),
+        ({"options": "nconnect=0"}, "a number from 1 on"),
         ({"options": "nconnect"}, "nconnect has no value"),
         ({"options": "hard=1"}, "hard has no value"),
         ({"options": "rw,ro"}, "ro and rw exclude each other"),
@@ -96,8 +96,6 @@ def test_a_mount_is_for_the_machines_that_start_and_run_jobs_and_has_nfs_options
         ({"options": "proto=tpc"}, "tcp, tcp6, udp"),
         ({"options": "rsize=1M"}, "a whole number"),
         ({"options": "sec=kerberos"}, "krb5i or krb5p"),
-        ({"options": "no_root_squash"}, "there is no option 'no_root_squash'"),
-        ({"options": "HARD"}, "there is no option 'HARD'"),
         ({"source": "300.1.1.1:/x"}, "300.1.1.1 is neither an address nor a name"),
         ({"source": "10.0.0:/x"}, "neither an address nor a name"),
         ({"source": "0.0.0.0:/x"}, "neither an address nor a name"),
@@ -117,6 +115,8 @@ def test_what_cannot_be_mounted_is_refused_with_what_to_do(entry: dict[str, Any]
 @pytest.mark.parametrize(
     "options",
     [
+        "vers=4.1,nconnect=24,spread_reads,remoteports=10.0.0.1-10.0.0.8,localports=eth0",
+        "vers=4.2,rdirplus=force,noalignwrite,fatal_neterrors=none",
         "vers=4.1,hard,proto=rdma,port=20049,nconnect=16,noatime,_netdev,x-systemd.automount,sec=krb5i:krb5p",
         "rw,nosuid,nodev,rsize=1048576,wsize=1048576,timeo=600,retrans=2,lookupcache=pos,actimeo=30,nofail,bg",
         "context=system_u:object_r:nfs_t:s0,noresvport,soft,local_lock=all,max_connect=4,clientaddr=10.0.0.5,fsc",

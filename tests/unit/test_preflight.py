@@ -78,10 +78,13 @@ def test_another_name_than_the_inventorys_is_a_failure_of_what_was_prepared() ->
     assert (changed["verdict"], changed["observed"], changed["expected"]) == ("fail", "other", "node1")
 
 
-def state(saved: str = "", controller: str = "", kept: str | None = "lab") -> dict[str, Any]:
+def state(
+    saved: str = "", controller: str = "", kept: str | None = "lab", machine: str = "head", cluster: str = "lab"
+) -> dict[str, Any]:
     """Return the check of a machine with this state and this slurmd; the controller has kept ``kept``."""
-    slurm = {"saved": saved, "cluster": "lab" if controller else "", "controller": controller}
-    return before("same_cluster", {"cluster": {"name": "lab", "controller": "head", "saved": kept}}, slurm=slurm)
+    slurm = {"saved": saved, "cluster": cluster if controller else "", "controller": controller}
+    settings = {"name": machine, "cluster": {"name": "lab", "controller": "head", "saved": kept}}
+    return before("same_cluster", settings, slurm=slurm)
 
 
 def test_a_cluster_that_runs_keeps_its_name() -> None:
@@ -90,6 +93,7 @@ def test_a_cluster_that_runs_keeps_its_name() -> None:
     assert (renamed["verdict"], renamed["observed"]) == ("fail", "the state of cluster former")
     assert "write cluster_name=former again" in renamed["fix"]
     assert state(saved="lab")["verdict"] == "pass"
+    assert state(saved="former", machine="node1")["verdict"] == "pass", "it is no controller any more"
 
 
 def test_a_new_controller_without_the_state_is_no_controller_of_nodes_that_had_another() -> None:
@@ -98,6 +102,7 @@ def test_a_new_controller_without_the_state_is_no_controller_of_nodes_that_had_a
     assert (moved["verdict"], moved["observed"], moved["expected"]) == ("fail", "its slurmd is former's", "head")
     assert "copy its /var/spool/slurmctld to head" in moved["fix"]
     assert "remove /var/spool/slurmd/conf-cache" in moved["fix"]
+    assert state(controller="former", kept="", cluster="another")["verdict"] == "pass", "it comes from another cluster"
     # The state has come with the name, or the controller has not been asked.
     assert state(controller="former", kept="lab")["verdict"] == "pass"
     assert state(controller="former", kept=None)["verdict"] == "pass"

@@ -51,7 +51,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"JobAcctGatherParams": "NoShared"}, "which jobacct_gather/linux reads"),
     ({"HealthCheckProgram": "/opt/nhc"}, "never run without HealthCheckInterval"),
     ({"HealthCheckInterval": 60}, "set without HealthCheckProgram"),
-    ({"MinJobAge": 1}, "a whole number from 2"),
     ({"KeepAliveTime": 30}, "keepalivetime=SECONDS"),
     ({"CliFilterPlugins": "none,lua"}, "remove none"),
     ({"PrologFlags": "X11", "ProctrackType": "proctrack/linuxproc"}, "needs proctrack/cgroup"),
@@ -72,7 +71,7 @@ GOOD: list[dict[str, Any]] = [
     {"JobCompType": "jobcomp/elasticsearch", "JobCompLoc": "http://elastic:9200/slurm/_doc"},
     {"SuspendTime": "INFINITE"}, {"SuspendTime": -1}, {"MpiParams": "ports=20000-20999"},
     {"SrunPortRange": "7000-7100"},
-    {"JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherParams": "UsePss"}, {"MinJobAge": 2},
+    {"JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherParams": "UsePss"}, {"MinJobAge": 0},
     {"SuspendTime": 600, "SuspendProgram": "/bin/true", "ResumeProgram": "/bin/true"},
     {"PriorityWeightQOS": 2000000000, "PriorityWeightAge": 2000000000},
 ]  # fmt: skip
@@ -115,7 +114,7 @@ HARDWARE: list[tuple[dict[str, Any], str]] = [
     ({"node_real_memory": 1}, "node_real_memory is 1: it is in MB"),
     ({"node_real_memory": "192"}, "as 192000 for 192 GB"),
 ]
-USERS: list[tuple[int, str]] = [(61200, "systemd gives to services"), (65519, "61184 to 65519"), (65535, "no user's")]
+USERS: list[tuple[int, str]] = [(65535, "no user's")]
 
 
 @pytest.mark.parametrize(("partition", "words"), BAD_PARTITIONS)
@@ -142,6 +141,31 @@ def test_memory_that_slurm_conf_sets_for_all_partitions_is_compared_too() -> Non
 
     assert one.value.entry == ("slurm_conf_parameters", None, "DefMemPerNode")
     assert two.value.fix == "did you mean gres/gpu?"
+
+
+CPU_ONLY = {"node_cpus": 16, "node_real_memory": 64000, "node_gres": ""}
+
+
+@pytest.mark.parametrize("common", [{"DefMemPerGPU": 100000}, {"DefCpuPerGPU": 32}])
+def test_what_a_job_has_of_each_gpu_is_compared_with_nodes_that_have_one(common: dict[str, Any]) -> None:
+    partitions = [
+        {"PartitionName": "gpu", "Nodes": "node1", "Default": "YES"},
+        {"PartitionName": "cpu", "Nodes": "node2"},
+    ]
+
+    assert cluster({"node1": A40, "node2": CPU_ONLY}, slurm_partitions=partitions, slurm_conf_parameters=common)
+    with pytest.raises(ClusterctlError, match=r"partition gpu: .*no node has more than"):
+        cluster({"node1": {**CPU_ONLY, "node_gres": "gpu:A40:1"}, "node2": A40}, slurm_partitions=partitions,
+                slurm_conf_parameters=common)  # fmt: skip
+
+
+def test_memory_of_slurm_conf_is_no_partitions_that_sets_its_own_in_another_way() -> None:
+    per_node = {"DefMemPerNode": 8000, "MaxMemPerNode": 4000}
+
+    for own in ({"DefMemPerCPU": 1000}, {"MaxMemPerCPU": 4000}):
+        assert cluster(slurm_conf_parameters=per_node, slurm_partitions=[{"PartitionName": "a", **own}])
+    with pytest.raises(ClusterctlError, match="DefMemPerNode 8000 is more than MaxMemPerNode 4000"):
+        cluster(slurm_conf_parameters=per_node, slurm_partitions=[{"PartitionName": "a", "MaxNodes": 1}])
 
 
 def test_one_of_allow_and_deny_is_ignored_by_slurm() -> None:
