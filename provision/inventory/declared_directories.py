@@ -40,9 +40,15 @@ def require_job_directories(hostvars: Mapping[str, Mapping[str, Any]]) -> None:
     """
     for name in _SHOWN:
         for value in {repr(one[name]): one[name] for one in hostvars.values() if name in one}.values():
-            words = value.split(",") if isinstance(value, str) else value
-            if "{{" in str(value):  # only Ansible knows what it becomes
+            if value is None or "{{" in str(value):  # left out, or only Ansible knows what it becomes
                 continue
+            if not isinstance(value, str | list | tuple):
+                raise ClusterctlError(
+                    f"{name} is {value!r:.80}: it must be a list of directories",
+                    fix=f"write it as {name}: [/apps]",
+                    said=(name, ""),
+                )
+            words = value.split(",") if isinstance(value, str) else value
             for word in words:
                 path = _plain(name, word.strip() if isinstance(word, str) else word)
                 if reason := hides_from_jobs(path):

@@ -57,7 +57,7 @@ def require_programs(
     Raises:
         ClusterctlError: there is such a one.
     """
-    added = any(controller.get(name) not in (None, "", []) for name in _ADDED)
+    added = any(one.get(name) not in (None, "", []) for name in _ADDED for one in (controller, *nodes))
     seen = _seen(mounts, nodes)
     _require_named_in_files(files, seen, added)
     canonical = {name.lower(): name for name in (*_ON_NODES, *_ON_CONTROLLER)}
@@ -89,7 +89,8 @@ def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None
     for file, pattern in _NAMED.items():
         for row, line in enumerate(files.get(file, "").splitlines(), start=1):
             for path in re.findall(pattern, line, re.IGNORECASE):
-                in_image = added and any(below(path, one) for one in _OF_IMAGE)
+                stock = added or path.rpartition("/")[2] in _STOCK
+                in_image = stock and any(below(path, one) for one in _OF_IMAGE)
                 if seen is not None and not in_image and not any(below(path, one) for one in seen):
                     raise ClusterctlError(
                         f"slurm_conf_files: {file}, its line {row}: {path[:120]} is not in the container of slurmd",
@@ -104,6 +105,8 @@ def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:
     if not on_nodes:
         return package
     script = path.rpartition("/")[2].removesuffix(".sh") + ".sh"
+    if name in ("Prolog", "Epilog") and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", script):
+        return f"write each script's own name, and its text in slurm_conf_files, as '{name}: [check.sh, clean.sh]'"
     if name in ("Prolog", "Epilog"):
         near = difflib.get_close_matches(script, list(files), n=1)
         return f"write '{name}: {(near or [script])[0]}', and its text as {(near or [script])[0]} in slurm_conf_files"

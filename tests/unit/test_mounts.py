@@ -373,6 +373,7 @@ def test_what_cannot_be_unmounted_is_refused(entry: dict[str, str], said: str) -
         (["apps"], "it must be an absolute path"),
         (["/apps/../etc"], "it must be an absolute path"),
         (["/apps", None], "it must be an absolute path"),
+        (5, "it must be a list of directories"),
     ],
 )
 def test_what_jobs_cannot_be_shown_is_refused_in_its_line(tmp_path: Path, name: str, value: Any, said: str) -> None:
