@@ -25,7 +25,6 @@ OF_THE_SITE = {
     "container_images_mirrors": ["node1"],
     "container_images_users": True,
     "container_images_users_free": 2,
-    "job_images": [{"name": saved_image.NAME, "archive": saved_image.ARCHIVE}],
     "job_offline": {"models": "/home/site/models"},
     "job_lint": True,
 }
@@ -96,12 +95,27 @@ def provisioned_lab() -> Iterator[labs.Lab]:
     with labs.made(f"t-main{worker}", nodes=2, logins=1) as made:
         # With fewer than three nodes there is none by itself.
         (made.inventory.parent / "group_vars").mkdir(exist_ok=True)
-        saved_image.write(made.inventory.parent)
         (made.inventory.parent / "group_vars/all.yml").write_text(yaml.safe_dump(OF_THE_SITE), encoding="utf-8")
         told = labs.clusterctl("provision", made.inventory).stderr
         record = max(journal.runs(journal.state_directory(made.inventory)), key=lambda run: run.id)
         FIRST_PROVISION.extend((told, (record.directory / "ansible.log").read_text(encoding="utf-8")))
         yield made
+
+
+@pytest.fixture(scope="module")
+def site_image(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """That lab with a small image of the site on all nodes; afterwards it is as before."""
+    lab, variables = provisioned_lab, provisioned_lab.inventory.parent / "group_vars/all.yml"
+    given = variables.read_text(encoding="utf-8")
+    saved_image.write(lab.inventory.parent)
+    image = {"name": saved_image.NAME, "archive": saved_image.ARCHIVE}
+    variables.write_text(yaml.safe_dump({**yaml.safe_load(given), "job_images": [image]}), encoding="utf-8")
+    try:
+        labs.clusterctl("provision", lab.inventory, "slurm")
+        yield lab
+    finally:
+        variables.write_text(given, encoding="utf-8")
+        labs.clusterctl("provision", lab.inventory, "slurm")
 
 
 @pytest.fixture

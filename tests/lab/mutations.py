@@ -96,15 +96,11 @@ BATCHES = (
         ),
         verified=SEEN,
     ),
-    Batch(
-        "controller",
-        # The registry, which is started anew with other settings, would not start without its certificate.
-        (*ENGINE, *CONTROLLER, *CERTIFICATE, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING),
-    ),
+    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
     Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True
     ),
-    Batch("configuration", (*UPDATES, *CONFIGURATION, *AUTHORITY, MORE_COMMANDS, *PASSWORD), rare=True),
+    Batch("configuration", (*UPDATES, *CONFIGURATION, *CERTIFICATE, *AUTHORITY, MORE_COMMANDS, *PASSWORD), rare=True),
     Batch("stopped", (*REGISTRY_STOPPED, *DATABASE_STOPPED, LAST_COMMANDS), rare=True),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Images that a site declares: on every node by name, made again where they changed, removed when nobody runs them.
 
-All labs have a small one. What changes them is a scenario of some minutes, because each step is a provision: make
+The lab has a small one here. What changes them is a scenario of some minutes, because each step is a provision: make
 test-jobs.
 """
 
@@ -27,18 +27,18 @@ CONTAINERFILE = "FROM site/torch:1\nCOPY hello /usr/local/bin/hello\n"
 
 
 @pytest.fixture
-def site(provisioned_lab: Lab) -> Iterator[Path]:
+def site(site_image: Lab) -> Iterator[Path]:
     """Return a file of variables of all machines, empty; afterwards the lab is as before."""
     # In one of the inventory's own groups: what the lab says of all stands elsewhere.
-    inventory = provisioned_lab.inventory.read_text()
+    inventory = site_image.inventory.read_text()
     own = "\n".join(["", "[site:children]", "slurm_controller", "slurm_compute", "slurm_login", ""])
-    file = provisioned_lab.directory / "group_vars" / "site.yml"
+    file = site_image.directory / "group_vars" / "site.yml"
     file.parent.mkdir(exist_ok=True)
-    provisioned_lab.inventory.write_text(inventory + own)
+    site_image.inventory.write_text(inventory + own)
     yield file
     file.unlink(missing_ok=True)
-    provisioned_lab.inventory.write_text(inventory)
-    labs.clusterctl("provision", provisioned_lab.inventory, "slurm")
+    site_image.inventory.write_text(inventory)
+    labs.clusterctl("provision", site_image.inventory, "slurm")
 
 
 def pending(lab: Lab) -> dict[tuple[str, str], str]:
@@ -67,12 +67,12 @@ def archive(place: Path) -> Path:
     return file
 
 
-def test_an_archive_of_the_site_is_an_image_on_all_nodes(provisioned_lab: Lab) -> None:
+def test_an_archive_of_the_site_is_an_image_on_all_nodes(site_image: Lab) -> None:
     look = "cat /etc/of-the-site"
     by_option = f"srun --quiet --nodes=2 --container-image={saved_image.NAME} {look}"
 
-    assert provisioned_lab.said(by_option).split() == ["small", "small"]
-    assert provisioned_lab.said(f"srun --quiet docker run --rm {saved_image.NAME} {look}") == "small"
+    assert site_image.said(by_option).split() == ["small", "small"]
+    assert site_image.said(f"srun --quiet docker run --rm {saved_image.NAME} {look}") == "small"
 
 
 #: Takes the site's image out of a store as if it had never come, and prints its id.
@@ -90,9 +90,9 @@ END
 """
 
 
-def test_a_node_that_gets_slurmd_has_the_images_before_it_takes_a_job(provisioned_lab: Lab) -> None:
+def test_a_node_that_gets_slurmd_has_the_images_before_it_takes_a_job(site_image: Lab) -> None:
     """As a node that joins a cluster: what it has of the image is older than its slurmd."""
-    lab = provisioned_lab
+    lab = site_image
     lab.root("node2", "docker rm --force slurmd")
     image = lab.root("node2", FORGET)
 
@@ -106,9 +106,9 @@ def test_a_node_that_gets_slurmd_has_the_images_before_it_takes_a_job(provisione
 
 @pytest.mark.jobs
 def test_images_of_the_site_are_on_all_nodes_and_go_when_they_are_taken_out_and_nobody_runs_them(
-    provisioned_lab: Lab, site: Path
+    site_image: Lab, site: Path
 ) -> None:
-    lab = provisioned_lab
+    lab = site_image
     stored = json.loads(lab.root("node1", "cat /var/lib/clusterctl/images/overlay-images/images.json"))
     torch = next(name for image in stored for name in image["names"] if "/ddp@" in name)
     context = site.parent.parent / "mine"
@@ -197,9 +197,9 @@ OPEN = "iptables -D OUTPUT -j closed; iptables -F closed; iptables -X closed"
 
 @pytest.mark.jobs
 def test_what_does_not_fit_or_asks_for_a_password_is_told_and_with_a_login_comes_in_a_closed_network(
-    provisioned_lab: Lab, site: Path
+    site_image: Lab, site: Path
 ) -> None:
-    lab = provisioned_lab
+    lab = site_image
     packed = base64.encodebytes(archive(site.parent.parent).read_bytes()).decode()
     lab.root("head", f"base64 -d > /srv/saved.tar <<'END'\n{packed}END")
     # A file with a hole has that size, and costs nothing.

@@ -93,8 +93,8 @@ def submitted(lab: labs.Lab, words: str, machine: str = "login1") -> tuple[list[
     return done.stderr.splitlines(), taken
 
 
-def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
+def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image: labs.Lab) -> None:
+    lab = site_image
     lab.root("head", f"mkdir -p {PLACE}/models; echo weights >{PLACE}/models/model; chmod -R a+rX {PLACE}")
     look = "sh -c 'cat $HF_HOME/model; echo $HF_HUB_OFFLINE $TRANSFORMERS_OFFLINE'"
     try:

@@ -174,7 +174,8 @@ def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_secon
     assert done["exit_code"] == 0
     # sbatch itself tries again for as long as it waits for an answer (MessageTimeout).
     assert accepted > 20
-    assert not {reason for reason in reasons if "Unable to contact slurm controller" not in reason}, reasons
+    refused = ("Unable to contact slurm controller", "Connection reset by peer")
+    assert not {reason for reason in reasons if not any(word in reason for word in refused)}, reasons
     assert last in lab.root("head", f"{printed} --lines=5000").splitlines(), "what it printed outlives it"
     told, _ = step.communicate(timeout=60)
     assert (told.split(), step.returncode) == ([str(number) for number in range(1, 11)], 5)
