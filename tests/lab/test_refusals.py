@@ -211,13 +211,13 @@ def same_cluster(lab: labs.Lab) -> tuple[int, dict[str, str]]:
 
 def test_another_name_for_a_cluster_with_state_and_a_controller_without_it_are_refused(small_lab: labs.Lab) -> None:
     state, cache = "/var/spool/slurmctld", "/var/spool/slurmd/conf-cache"
-    lines = "ClusterName=former\\nSlurmctldHost=old\\n"
+    declared = re.findall(r"cluster_name=(\S+)", small_lab.inventory.read_text(encoding="utf-8"))[0]
+    lines = f"ClusterName={declared}\\nSlurmctldHost=old\\n"
     small_lab.root("node1", f"mkdir -p {cache}; printf '{lines}' >{cache}/slurm.conf")
     try:
         moved = same_cluster(small_lab)
         small_lab.root("head", f"mkdir -p {state}; printf 'former|7' >{state}/clustername")
         renamed = same_cluster(small_lab)
-        declared = re.findall(r"cluster_name=(\S+)", small_lab.inventory.read_text(encoding="utf-8"))[0]
         small_lab.root("head", f"printf '{declared}|7' >{state}/clustername")
         copied = same_cluster(small_lab)
     finally:
