@@ -74,7 +74,8 @@ def slurm_service_only(files, names):
 
 
 def slurm_service_seen(declared, directories, read_only, toolkits):
-    """Return what jobs see of the machine's directories, as the container engine takes it."""
+    """Return what jobs see of the machine's directories, as the container engine takes it; null is as if left out."""
+    directories, read_only = directories or [], ["/opt"] if read_only is None else read_only
     versions = [str(version) for version in toolkits["versions"]]
     places = cuda_toolkit.places(versions, toolkits["installers"], str(toolkits["default"]))
     return mounts.seen_by_jobs(declared, map(str, directories), map(str, read_only), places)
