@@ -12,15 +12,12 @@ from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.model.gres import Gres
 from provision.slurm.parameters import ON
-
-#: What is wrong with a parameter: its name, the sentence, and what to do.
-Wrong = tuple[str, str, str]
+from provision.slurm.parameters_here import NEVER, Wrong
 
 #: Of a job that says nothing of memory, and the most that it may ask for.
 _MEMORY = (("DefMemPerNode", "MaxMemPerNode"), ("DefMemPerCPU", "MaxMemPerCPU"))
 #: MB: MinRAMSpace in cgroup.conf(5), which a job has at least.
 _LEAST = 30
-_NEVER = ("", "-1", "infinite", "none")
 #: Slurm's own, of each GPU: slurm.conf(5).
 _OF_GPUS = ("gpumem", "gpuutil")
 
@@ -141,7 +138,7 @@ def _suspended(own: Mapping[str, str], everywhere: Mapping[str, str]) -> Wrong |
     missing = [name for name in ("SuspendProgram", "ResumeProgram") if name.lower() not in everywhere]
     told = " and ".join(missing)
     for name, is_set in (
-        ("SuspendTime", own.get("SuspendTime", "").lower() not in _NEVER),
+        ("SuspendTime", own.get("SuspendTime", "").lower() not in NEVER),
         ("PowerDownOnIdle", own.get("PowerDownOnIdle", "").lower() in ON),
     ):
         if is_set and missing:

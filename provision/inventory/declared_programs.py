@@ -74,8 +74,7 @@ def require_programs(
             known = path.removeprefix(_FETCHED) in {*own, "job_begin", "job_end", "job_task"}
         else:
             known = on_nodes and (seen is None or any(below(path, one) for one in seen))
-        in_image = any(below(path, one) for one in _OF_IMAGE) and (added or path.rpartition("/")[2] in _STOCK)
-        if not known and not in_image:
+        if not known and not _in_image(path, added):
             raise ClusterctlError(
                 f"slurm_conf_parameters: {name} is {program[:120]}, which is not in the container of "
                 f"{'slurmd' if on_nodes else 'slurmctld'}, where it is to run",
@@ -84,14 +83,17 @@ def require_programs(
             )
 
 
+def _in_image(path: str, added: bool) -> bool:
+    """Tell whether Slurm's image may have a program: one of every image's, or any where a site has ``added`` to it."""
+    return (added or path.rpartition("/")[2] in _STOCK) and any(below(path, one) for one in _OF_IMAGE)
+
+
 def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None, added: bool) -> None:
     """Refuse programs and plugins that files name, where slurmd's container has them not."""
     for file, pattern in _NAMED.items():
         for row, line in enumerate(files.get(file, "").splitlines(), start=1):
             for path in re.findall(pattern, line, re.IGNORECASE):
-                stock = added or path.rpartition("/")[2] in _STOCK
-                in_image = stock and any(below(path, one) for one in _OF_IMAGE)
-                if seen is not None and not in_image and not any(below(path, one) for one in seen):
+                if seen is not None and not _in_image(path, added) and not any(below(path, one) for one in seen):
                     raise ClusterctlError(
                         f"slurm_conf_files: {file}, its line {row}: {path[:120]} is not in the container of slurmd",
                         fix="put it where slurmd sees it on all nodes: /opt, or a file system of cluster_mounts",

@@ -17,7 +17,8 @@ _PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort"
 _STATE = "/var/spool/slurmctld/"
 #: Where the machine's munged listens.
 _SOCKETS = ("/run/munge/munge.socket.2", "/var/run/munge/munge.socket.2")
-_NEVER = ("", "-1", "infinite", "none")
+#: Times that switch nothing off.
+NEVER = ("", "-1", "infinite", "none")
 
 
 def beside_ours(given: Mapping[str, str | None]) -> Wrong | None:
@@ -141,7 +142,7 @@ def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
 
 
 def _programs(there: Mapping[str, str], given: Mapping[str, object]) -> Iterator[Wrong]:
-    if "suspendtime" in there and there["suspendtime"].lower() not in _NEVER:
+    if "suspendtime" in there and there["suspendtime"].lower() not in NEVER:
         missing = [name for name in ("SuspendProgram", "ResumeProgram") if name.lower() not in there]
         if missing:
             problem = f"SuspendTime is set without {' and '.join(missing)}: no node would be switched off"
