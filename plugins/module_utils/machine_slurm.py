@@ -19,14 +19,14 @@ AT_START = re.compile(
     re.M | re.I,
 )
 #: All questions in one command of the engine: each costs a process in the container. Of nodes only those that are
-#: drained are described, because that takes 5 KB for each.
+#: drained or down are described, because that takes 5 KB for each.
 ASK = f"""
 scontrol show config || exit
 echo "== hosts"
 {slurm_running.HOSTS}
 echo "== nodes"
-drained=$(sinfo --noheader --states=drain --format=%N | paste -sd,)
-[ -z "$drained" ] || scontrol show nodes "$drained" --json | head -c 900000
+out=$(sinfo --noheader --states=drain,down --format=%N | paste -sd,)
+[ -z "$out" ] || scontrol show nodes "$out" --json | head -c 900000
 """
 
 
@@ -59,11 +59,12 @@ def slurmctld(container, files, last_written, known, seconds, run=None):
 
 
 def collect(root, ask, patience=1):
-    """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``).
+    """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``, ``ready``).
 
-    ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched; ``start``
-    are those lines of slurm.conf that only a start takes up. With ``belongs``, ``saved`` is the cluster whose state
-    there is, ``cluster`` and ``controller`` those of which the node has the configuration; empty for none.
+    ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched;
+    ``taken_up``: it runs with that; ``start`` are those lines of slurm.conf that only a start takes up. With
+    ``belongs``, ``saved`` is the cluster whose state there is, ``cluster`` and ``controller`` those of which the node
+    has the configuration; empty for none.
     """
     found = {}
     if "directory" in ask:
@@ -76,7 +77,11 @@ def collect(root, ask, patience=1):
             ask["container"], files, slurm_running.written(directory, files), known, 10 * patience
         )
     if "cache" in ask:
-        found["fetched"] = checksums.sums(slurm_running.read(Path(root, ask["cache"].lstrip("/"))))
+        cache = Path(root, ask["cache"].lstrip("/"))
+        files = slurm_running.read(cache)
+        found["fetched"] = checksums.sums(files)
+        if "ready" in ask:
+            found["taken_up"] = slurm_running.taken_up(Path(root, ask["ready"].lstrip("/")), cache, files)
     if "belongs" in ask:
         saved, conf = (_text(root, ask["belongs"][name]) for name in ("state", "conf"))
         found["saved"] = saved.partition("|")[0].strip()[:200]

@@ -77,6 +77,18 @@ def written(directory, files):
     return max(((Path(directory) / name).lstat().st_ctime for name in files), default=0)
 
 
+def taken_up(ready, cache, files):
+    """Tell whether slurmd runs with what it has fetched.
+
+    ``ready`` is put there anew whenever a slurmd has come up (notify-init). One that cannot do with a new configuration
+    ends, after it was fetched, and the old one goes on: slurmctld is told nothing, and scontrol reconfigure says 0.
+    """
+    try:
+        return Path(ready).lstat().st_ctime >= written(cache, files)
+    except OSError:
+        return False
+
+
 #: With what slurmctld runs: since when by its own word (seconds since 1970), its files by name, the cluster's names and
 #: addresses as its hosts file has them, because it looks those up once. ``written``: when the last of it was put there.
 Running = namedtuple("Running", "boot files names written")

@@ -126,8 +126,9 @@ options:
   slurm:
     description:
       - "Report with which configuration Slurm's daemons run: on the controller C(directory) of the files and
-        slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched; and, with C(belongs), of which
-        cluster there is something, by the files C(state) and C(conf)."
+        slurmctld's C(container), on a node C(cache), where slurmd keeps what it fetched, and C(ready), which is put
+        there anew whenever a slurmd has come up; and, with C(belongs), of which cluster there is something, by the
+        files C(state) and C(conf)."
     type: dict
     default: {}
   people:

@@ -84,6 +84,11 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
                     if fetched
                     else f"{daemon} has fetched no configuration"
                 )
+            elif daemon == "slurmd" and answer.get("taken_up") is False:
+                told.append(_in_place(daemon))
+                wrong.append(
+                    "slurmd goes on with the configuration of before: it did not come up with what it has fetched"
+                )
     if trouble and not wrong and not silent:
         return SUBJECT.skip("configuration", f"slurmctld {trouble}", unproven=True)
     return SUBJECT.check(

@@ -146,13 +146,15 @@ class SlurmctldFacts(TypedDict):
 class SlurmFacts(TypedDict, total=False):
     """With which configuration Slurm's daemons run: checksums of the controller's files, and of what slurmd fetched.
 
-    ``saved`` is the cluster whose state is kept, ``cluster`` and ``controller`` those whose slurmd there was.
+    ``taken_up``: slurmd has come up since it fetched that. ``saved`` is the cluster whose state is kept,
+    ``cluster`` and ``controller`` those whose slurmd there was.
     """
 
     files: Sums
     start: Text
     slurmctld: SlurmctldFacts
     fetched: Sums
+    taken_up: bool
     saved: Text
     cluster: Text
     controller: Text

@@ -26,8 +26,8 @@ def head(files: dict[str, str] | None = None, found: dict[str, Any] | None = Non
     return facts_from({"slurm": slurm, "state": state})
 
 
-def node(fetched: dict[str, str]) -> MachineFacts:
-    return facts_from({"slurm": {"fetched": fetched}})
+def node(fetched: dict[str, str], **more: Any) -> MachineFacts:
+    return facts_from({"slurm": {"fetched": fetched, **more}})
 
 
 def judged(facts: MachineFacts, *daemons: str, **other: Any) -> dict[str, Any]:
@@ -99,6 +99,17 @@ def test_a_file_that_is_about_to_be_removed_from_the_controller_is_not_waited_fo
 def test_a_bare_node_is_acted_on_and_a_silent_controller_accuses_nobody() -> None:
     assert configuration(node({}), "slurmd") == (Verdict.FAIL, "slurmd has fetched no configuration")
     assert configuration(node(SUMS), "slurmd", files=None, texts={})[0] is Verdict.UNKNOWN
+
+
+def test_a_slurmd_that_did_not_come_up_with_what_it_has_fetched_is_told_again() -> None:
+    """It resumes with the configuration of before, and the files on its disk are the new ones."""
+    check = judged(node(SUMS, taken_up=False), "slurmd")["configuration"]
+
+    assert check.verdict is Verdict.FAIL
+    assert check.observed.startswith("slurmd goes on with the configuration of before")
+    assert [(str(one.kind), one.of) for one in check.consequences] == [("reconfigure", "slurmd")]
+    assert configuration(node(SUMS, taken_up=True), "slurmd")[0] is Verdict.PASS
+    assert "did not come up" not in configuration(node(OTHER, taken_up=False), "slurmd")[1]
 
 
 def test_sackd_is_told_of_what_changes_and_started_again_where_it_was_not_reached() -> None:

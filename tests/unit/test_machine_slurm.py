@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -170,6 +171,24 @@ def test_of_which_cluster_a_machine_keeps_something_is_read(tmp_path: Path) -> N
     assert nothing == {"saved": "", "cluster": "", "controller": ""}
     assert slurm.collect(tmp_path, ask) == {"saved": "lab", "cluster": "lab", "controller": "head"}
     assert road.handed_on(facts_from({"slurm": {"saved": "lab"}}))["cluster_shared"]["saved"] == "lab"
+
+
+def test_slurmd_runs_with_what_it_fetched_before_it_came_up(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"cache/slurm.conf": "x", "cache/unread": "x"})
+    asked = {"cache": "/cache", "ready": "/ready"}
+    assert slurm.collect(root, asked)["taken_up"] is False, "it has never come up"
+    time.sleep(0.01)
+    (tmp_path / "ready").touch()
+    assert slurm.collect(root, asked)["taken_up"] is True
+
+    time.sleep(0.01)
+    (tmp_path / "cache/unread").write_text("y")
+    assert slurm.collect(root, asked)["taken_up"] is True
+    (tmp_path / "cache/slurm.conf").write_text("y")
+    assert slurm.collect(root, asked)["taken_up"] is False
+    time.sleep(0.01)
+    (tmp_path / "ready").touch()
+    assert slurm.collect(root, asked)["taken_up"] is True
 
 
 PROOF = ProofUser("slurmtest", 64031, 64031, ("slurmtest",), "/home/slurmtest")

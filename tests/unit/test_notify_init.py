@@ -67,7 +67,8 @@ class Container:
         wait_for(lambda: len(self.pids) == 1)
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(PROGRAM), sys.executable, "-c", DAEMON, str(self.folder)]
+        ready = ["--ready", str(self.folder / "ready")]
+        command = [sys.executable, str(PROGRAM), *ready, sys.executable, "-c", DAEMON, str(self.folder)]
         return subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": str(self.socket)})
 
     @property
@@ -109,12 +110,25 @@ def test_it_outlives_every_reconfiguration(container: Container) -> None:
 
 
 def test_a_reconfiguration_that_fails_leaves_the_old_process(container: Container) -> None:
+    ready = container.folder / "ready"
+    wait_for(ready.exists)
+    since = ready.stat().st_ctime_ns
     (container.folder / "bad").touch()
     container.process.send_signal(signal.SIGHUP)
     time.sleep(0.3)
 
     assert container.process.poll() is None
     assert alive(container.pids[0])
+    assert ready.stat().st_ctime_ns == since, "and nothing says that it has come up"
+
+
+def test_what_a_process_has_read_before_it_came_up_is_older_than_the_note_of_that(container: Container) -> None:
+    ready, conf = container.folder / "ready", container.folder / "conf"
+    for _ in range(2):
+        conf.write_text("as it was fetched")
+        container.reconfigure()
+
+        wait_for(lambda: ready.stat().st_ctime_ns >= conf.stat().st_ctime_ns)
 
 
 @pytest.mark.parametrize("reconfigured", [False, True])

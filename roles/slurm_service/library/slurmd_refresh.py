@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
-from ansible.module_utils.slurm_running import to_resume
+from ansible.module_utils.slurm_running import taken_up, to_resume
 
 DOCUMENTATION = """
 module: slurmd_refresh
@@ -26,6 +26,8 @@ short_description: Ensure that slurmd or sackd runs with the controller's config
 description:
   - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmd fetch them again
     (SIGHUP, which starts it anew in its place; jobs go on). Looks at what is, so an interrupted run is made up for.
+  - A slurmd that cannot do with a new configuration ends after it was fetched, and the old one goes on; then the module
+    fails with what was logged, because C(scontrol reconfigure) tells of slurmctld alone.
   - The signal goes to the container's first process and not through C(docker kill), after which Docker would no longer
     start the container again when slurmd ends.
   - Without a C(node) it is sackd, which takes what slurmctld sends and fetches at its start alone; where it was not
@@ -35,6 +37,7 @@ description:
 options:
   expected: {type: dict, required: true, description: SHA-256 of the controller's files by name.}
   cache: {type: path, default: /var/spool/slurmd/conf-cache, description: Where slurmd keeps what it fetched.}
+  ready: {type: path, description: What is put there anew whenever a slurmd has come up; left out where nothing is.}
   container: {type: str, default: slurmd, description: Name of its container.}
   node: {type: str, default: "", description: The node by Slurm's name; empty where no jobs run.}
   wait: {type: int, default: 60, description: Seconds that it may take.}
@@ -59,13 +62,13 @@ def main():
         argument_spec={
             "expected": {"type": "dict", "required": True},
             "cache": {"type": "path", "default": "/var/spool/slurmd/conf-cache"},
+            "ready": {"type": "path"},
             "container": {"type": "str", "default": "slurmd"},
             "node": {"type": "str", "default": ""},
             "wait": {"type": "int", "default": 60},
         },
     )
-    expected, cache = module.params["expected"], module.params["cache"]
-    container = module.params["container"]
+    expected, cache, ready, container = (module.params[key] for key in ("expected", "cache", "ready", "container"))
 
     def docker(*words):
         """Run Docker's command, and return code, output and problem."""
@@ -94,10 +97,18 @@ def main():
         code, _, problem = docker("restart", "--time", "10", container)
         return problem if code else ""
 
+    def not_taken_up():
+        """Return in words what the daemon does not run with."""
+        if wrong := differing(module, expected, cache):
+            return f"{container} did not fetch {', '.join(wrong)}"
+        if ready and not taken_up(ready, cache, expected):
+            return f"{container} did not come up with what it has fetched, and goes on as before"
+        return ""
+
     def settled(seconds):
-        """Wait until the daemon has fetched what it is to have, as a new one does by itself."""
+        """Wait until the daemon runs with what it is to have, as a new one does by itself."""
         end = time.monotonic() + seconds
-        while differing(module, expected, cache):
+        while not_taken_up():
             if time.monotonic() >= end:
                 return False
             time.sleep(0.5)
@@ -120,9 +131,8 @@ def main():
     if refresh:
         problem = again()
         if problem or not settled(module.params["wait"]):
-            wrong = ", ".join(differing(module, expected, cache))
             logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
-            module.fail_json(msg=f"{container} did not fetch {wrong}: {problem.strip()} {logs}")
+            module.fail_json(msg=f"{not_taken_up()}: {problem.strip()} {logs}")
     # As long as for the files: a slow machine's registration comes after them.
     resume = bool(module.params["node"]) and resumable(module.params["wait"])
     if resume:
