@@ -32,6 +32,8 @@ ELSEWHERE = "the session on the controller shows it"
 _PAIR = 2
 #: With it a job has whole nodes, whatever it asks for: slurm.conf(5), SelectType.
 _LINEAR = re.compile(r"(?m)^SelectType\s*=\s*select/linear\s*$")
+#: Why a job waits where what a site allows is used up: QOSMaxJobsPerUserLimit, AssocGrpCpuLimit; squeue(1), JOB REASON CODES.
+_ALLOWED = re.compile(r"(?:QOS|Assoc)\w+")
 _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
 
 
@@ -228,13 +230,11 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
             unproven.append(f"{where} has less than two idle cores")
         elif any(_BUSY.search(text) for text in told) and not any(times):
             unproven.append(f"{where}: other jobs have what they need: {told[0][:200]}")
-        elif not all(times):
-            silent = "; ".join(text[:200] for text, time in zip(told, times, strict=True) if not time)
-            wrong.append(f"{where}: one of two did not run: {silent or 'it said nothing'}")
-        else:
-            (_, ended), (later, _) = sorted((int(time[1]), int(time[2])) for time in times if time)
-            if later >= ended:
-                wrong.append(f"{where}: one after the other")
+        elif fault := _not_beside(told, times):
+            if limit := _ALLOWED.fullmatch(own.get("held", "")):
+                unproven.append(f"{where}: one waited for a limit of the site ({limit[0]})")
+            else:
+                wrong.append(f"{where}: {fault}")
     if unproven and not wrong:
         return SUBJECT.skip("side_by_side", "; ".join(unproven), unproven=True)
     return SUBJECT.check(
@@ -246,6 +246,15 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
         cause="a job takes the whole node's memory or cores where it does not say how much",
         fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
     )
+
+
+def _not_beside(told: Sequence[str], times: Sequence[re.Match[str] | None]) -> str:
+    """Return what is wrong with two jobs that were to run at the same time; empty where they did."""
+    if not all(times):
+        silent = "; ".join(text[:200] for text, time in zip(told, times, strict=True) if not time)
+        return f"one of two did not run: {silent or 'it said nothing'}"
+    (_, ended), (later, _) = sorted((int(time[1]), int(time[2])) for time in times if time)
+    return "one after the other" if later >= ended else ""
 
 
 def _accounting(own: Mapping[str, str], asked: Sequence[str], wants: Wants) -> Check:
