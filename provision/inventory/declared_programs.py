@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ def require_programs(
     of_files = {name for name in files if name.endswith(".sh")}
     own = {one for _, name, one in programs if name in ("Prolog", "Epilog") and not one.startswith("/")}
     for key, name, program in programs:
-        path = program.strip('"').partition(" ")[0]
+        path = _plain(program.strip('"').partition(" ")[0])
         on_nodes = name in _ON_NODES
         if on_nodes and path in own:
             continue
@@ -83,6 +84,11 @@ def require_programs(
             )
 
 
+def _plain(path: str) -> str:
+    """Return a path without its '..'; a bare name, which is one of slurm_conf_files, as it is."""
+    return posixpath.normpath(path) if path.startswith("/") else path
+
+
 def _in_image(path: str, added: bool) -> bool:
     """Tell whether Slurm's image may have a program: one of every image's, or any where a site has ``added`` to it."""
     return (added or path.rpartition("/")[2] in _STOCK) and any(below(path, one) for one in _OF_IMAGE)
@@ -92,7 +98,7 @@ def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None
     """Refuse programs and plugins that files name, where slurmd's container has them not."""
     for file, pattern in _NAMED.items():
         for row, line in enumerate(files.get(file, "").splitlines(), start=1):
-            for path in re.findall(pattern, line, re.IGNORECASE):
+            for path in map(_plain, re.findall(pattern, line, re.IGNORECASE)):
                 if seen is not None and not _in_image(path, added) and not any(below(path, one) for one in seen):
                     raise ClusterctlError(
                         f"slurm_conf_files: {file}, its line {row}: {path[:120]} is not in the container of slurmd",

@@ -44,6 +44,12 @@ _VALUES = {
 }
 #: What stands for itself wherever it is: labels of SELinux, what systemd reads, comments.
 _FREE = re.compile(r"(x-[\w.-]+|comment|context|fscontext|defcontext|rootcontext)(=.*)?|no?trunkdiscovery")
+#: What a server says of an export: exports(5). The kernel's client refuses a mount with one of them.
+_EXPORTS = """
+all_squash anongid anonuid crossmnt fsid hide insecure insecure_locks mountpoint mp no_acl no_all_squash no_auth_nlm
+no_root_squash no_subtree_check no_wdelay nohide pnfs no_pnfs refer replicas root_squash secure secure_locks
+security_label subtree_check wdelay
+""".split()  # noqa: SIM905
 #: Two of which one is without effect.
 _APART = (
     *(("ro", "rw"), ("hard", "soft"), ("hard", "softerr"), ("bg", "fg"), ("sync", "async"), ("suid", "nosuid")),
@@ -83,6 +89,8 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
             return f"{name} has no value", f"write {name}=...; nfs(5)"
         if name in (*_ANY, *_NFS):
             return f"{option[:70]}: {name} has no value", f"write {name} alone; nfs(5)"
+        if name in _EXPORTS:
+            return f"{option[:70]} is an option of the server's export", "move it to nfs_server_export_options; exports(5)"
         # Clients of makers of storage, and newer kernels, have options of their own: only what is misspelt is refused.
         if near := difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1, cutoff=0.85):
             return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?"

@@ -108,6 +108,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     (files("job_container.conf", "BasePath=/var/tmp\nDirs=/,/etc"), "a job would see empty"),
     (files("job_container.conf", "BasePath=/var/tmp\nDirs=/tmp,/home"), "Dirs has /home"),
     (files("job_container.conf", "BasePath=/var/tmp\nInitScript=/etc/x.sh"), "/etc/x.sh is not in the container"),
+    (files("job_container.conf", "BasePath=/var/tmp\nInitScript=/opt/../etc/x"), "/etc/x is not in the container"),
     (files("plugstack.conf", "# ours\nrequired /etc/slurm/x.so"), "its line 2: /etc/slurm/x.so is not in"),
     (files("helpers.conf", "Feature=a Helper=/srv/a", NodeFeaturesPlugins="node_features/helpers"), "/srv/a is not in"),
     (files("acct_gather.conf", "ProfileHDF5Dir=rel"), "a whole path"),
@@ -125,6 +126,7 @@ NODES: list[tuple[dict[str, Any], str]] = [
 MOUNTS: list[tuple[dict[str, Any], str]] = [
     ({"source": "nas:/srv/../etc"}, "it has '..'"), ({"options": "vers=4.2,vers=4.1"}, "vers is there twice"),
     ({"options": "vers=4.2,nfsvers=4.1"}, "vers is there twice"), ({"options": "port=70000"}, "a port"),
+    ({"options": "rw,no_root_squash"}, "no_root_squash is an option of the server's export"),
     ({"path": "/hömé"}, "written plainly"), ({"source": ["nas:/srv"]}, "is mounted from a server"),
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"TaskProlog": "/usr/local/sbin/t.sh"}, "here as /run/slurm/conf/t.sh"),
     ({"TaskProlog": "/run/slurm/conf/site.sh"}, "not in the container of slurmd"),
     ({"TaskEpilog": "/optional/x"}, "not in the container of slurmd"),
+    ({"TaskEpilog": "/opt/../srv/x"}, "not in the container of slurmd"),
     ({"HealthCheckProgram": "/usr/sbin/nhc", "HealthCheckInterval": 60}, "slurm_image_extra_packages"),
     ({"HealthCheckProgram": "/opt/nhc -v"}, "a whole path without arguments"),
     ({"RebootProgram": "/sbin/reboot"}, "not in the container of slurmd"),
