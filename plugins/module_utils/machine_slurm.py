@@ -19,13 +19,13 @@ AT_START = re.compile(
     re.M | re.I,
 )
 #: All questions in one command of the engine: each costs a process in the container. Of nodes only those that are
-#: drained or down are described, because that takes 5 KB for each.
-ASK = f"""
+#: out for a reason of slurmctld's own are described, because that takes 5 KB for each; to_resume() looks closer.
+ASK = rf"""
 scontrol show config || exit
 echo "== hosts"
 {slurm_running.HOSTS}
 echo "== nodes"
-out=$(sinfo --noheader --states=drain,down --format=%N | paste -sd,)
+out=$(sinfo --noheader --Node --states=drain,down --format='%N|%E' | sed -nE 's/\|(Low |gres\/|Node unex).*//p' | sort -u | paste -sd,)
 [ -z "$out" ] || scontrol show nodes "$out" --json | head -c 900000
 """
 
@@ -50,19 +50,20 @@ def slurmctld(container, files, last_written, known, seconds, run=None):
             "problem": lines[0][:300] if lines else "it said nothing",
         }
     try:
-        found = [str(node["name"]) for node in json.loads(nodes)["nodes"] if slurm_running.to_resume(node)]
+        out = json.loads(nodes or '{"nodes": []}')["nodes"]
+        found = {"resume": [str(node["name"]) for node in out if slurm_running.to_resume(node)]}
     except (ValueError, LookupError, TypeError, AttributeError):
-        found = []
+        found = {}  # cut off: nobody can tell
     now = slurm_running.found(int(boot.group(1)), files, last_written, names)
     current = not slurm_running.needed(now, known)
-    return {"answered": True, "late": False, "problem": "", "current": current, "resume": found}
+    return {"answered": True, "late": False, "problem": "", "current": current, **found}
 
 
 def collect(root, ask, patience=1):
     """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``, ``ready``).
 
     ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched;
-    ``taken_up``: it runs with that; ``start`` are those lines of slurm.conf that only a start takes up. With
+    ``taken_up``: it runs with that, where that is noted; ``start`` are those lines of slurm.conf that only a start takes up. With
     ``belongs``, ``saved`` is the cluster whose state there is, ``cluster`` and ``controller`` those of which the node
     has the configuration; empty for none.
     """
@@ -80,8 +81,9 @@ def collect(root, ask, patience=1):
         cache = Path(root, ask["cache"].lstrip("/"))
         files = slurm_running.read(cache)
         found["fetched"] = checksums.sums(files)
-        if "ready" in ask:
-            found["taken_up"] = slurm_running.taken_up(Path(root, ask["ready"].lstrip("/")), cache, files)
+        taken_up = slurm_running.taken_up(Path(root, ask["ready"].lstrip("/")), cache, files) if "ready" in ask else None
+        if taken_up is not None:
+            found["taken_up"] = taken_up
     if "belongs" in ask:
         saved, conf = (_text(root, ask["belongs"][name]) for name in ("state", "conf"))
         found["saved"] = saved.partition("|")[0].strip()[:200]

@@ -78,15 +78,16 @@ def written(directory, files):
 
 
 def taken_up(ready, cache, files):
-    """Tell whether slurmd runs with what it has fetched.
+    """Tell whether slurmd runs with what it has fetched; None where nothing says so.
 
     ``ready`` is put there anew whenever a slurmd has come up (notify-init). One that cannot do with a new configuration
     ends, after it was fetched, and the old one goes on: slurmctld is told nothing, and scontrol reconfigure says 0.
     """
     try:
-        return Path(ready).lstat().st_ctime >= written(cache, files)
+        noted = Path(ready).lstat().st_mtime
     except OSError:
-        return False
+        return None
+    return all(noted >= path.lstat().st_mtime for path in (Path(cache, name) for name in files) if path.exists())
 
 
 #: With what slurmctld runs: since when by its own word (seconds since 1970), its files by name, the cluster's names and

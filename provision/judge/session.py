@@ -32,8 +32,9 @@ ELSEWHERE = "the session on the controller shows it"
 _PAIR = 2
 #: With it a job has whole nodes, whatever it asks for: slurm.conf(5), SelectType.
 _LINEAR = re.compile(r"(?m)^SelectType\s*=\s*select/linear\s*$")
-#: Why a job waits where what a site allows is used up: QOSMaxJobsPerUserLimit, AssocGrpCpuLimit; squeue(1), JOB REASON CODES.
-_ALLOWED = re.compile(r"(?:QOS|Assoc)\w+")
+#: Why a job waits where no more of a site's jobs, cores or nodes are allowed: QOSMaxJobsPerUserLimit, AssocGrpCpuLimit;
+#: squeue(1), JOB REASON CODES. A limit of memory may be reached because a job took all: what is looked for here.
+_ALLOWED = re.compile(r"(?:QOS|Assoc)\w*(?:Job|Cpu|Node)\w*")
 _BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
 
 
@@ -234,7 +235,8 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
             if limit := _ALLOWED.fullmatch(own.get("held", "")):
                 unproven.append(f"{where}: one waited for a limit of the site ({limit[0]})")
             else:
-                wrong.append(f"{where}: {fault}")
+                why = own.get("held", "")[:100]
+                wrong.append(f"{where}: {fault}" + (f" (it waited: {why})" if why else ""))
     if unproven and not wrong:
         return SUBJECT.skip("side_by_side", "; ".join(unproven), unproven=True)
     return SUBJECT.check(

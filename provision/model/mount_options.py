@@ -89,8 +89,9 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
             return f"{name} has no value", f"write {name}=...; nfs(5)"
         if name in (*_ANY, *_NFS):
             return f"{option[:70]}: {name} has no value", f"write {name} alone; nfs(5)"
-        if name in _EXPORTS:
-            return f"{option[:70]} is an option of the server's export", "move it to nfs_server_export_options; exports(5)"
+        if name in _EXPORTS and "sloppy" not in options:
+            fix = "remove it, and have it in the server's export (nfs_server_export_options where that is one of ours)"
+            return f"{option[:70]} is an option of the server's export", fix
         # Clients of makers of storage, and newer kernels, have options of their own: only what is misspelt is refused.
         if near := difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1, cutoff=0.85):
             return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?"

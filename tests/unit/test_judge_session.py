@@ -78,7 +78,8 @@ def test_a_healthy_session_passes_in_all() -> None:
         ("signal", {"signal": None}, "fail", "nothing was seen"),
         ("side_by_side", {"second": "1763800002100000000 1763800004100000000"}, "fail", "one after the other"),
         ("side_by_side", {"second": BUSY}, "fail", "one of two did not run"),
-        ("side_by_side", {"second": BUSY, "held": "Resources"}, "fail", "one of two did not run"),
+        ("side_by_side", {"second": BUSY, "held": "Resources"}, "fail", "busy (it waited: Resources)"),
+        ("side_by_side", {"second": BUSY, "held": "QOSMaxMemoryPerUser"}, "fail", "(it waited: QOSMaxMemoryPerUser)"),
         ("side_by_side", {"second": BUSY, "held": "QOSMaxJobsPerUserLimit"}, "skip", "(QOSMaxJobsPerUserLimit)"),
         (
             "side_by_side",

@@ -10,8 +10,10 @@ jobs go on.
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -24,12 +26,14 @@ DOCUMENTATION = """
 module: slurmd_refresh
 short_description: Ensure that slurmd or sackd runs with the controller's configuration
 description:
-  - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmd fetch them again
-    (SIGHUP, which starts it anew in its place; jobs go on). Looks at what is, so an interrupted run is made up for.
-  - A slurmd that cannot do with a new configuration ends after it was fetched, and the old one goes on; then the module
-    fails with what was logged, because C(scontrol reconfigure) tells of slurmctld alone.
+  - Compares the files that slurmd fetched with the controller's and, where they differ, has slurmctld send them again
+    (C(scontrol reconfigure); a slurmd that is told to start anew takes those that it has). Looks at what is, so an
+    interrupted run is made up for.
+  - A slurmd that cannot do with a new configuration ends after it was fetched, and the old one goes on, of which
+    C(scontrol reconfigure) says nothing. It is told once more (SIGHUP, which starts a new one in its place; jobs go
+    on); where that ends, too, the module fails with what was logged.
   - The signal goes to the container's first process and not through C(docker kill), after which Docker would no longer
-    start the container again when slurmd ends.
+    start the container again when slurmd ends; and to none that has not come up, which it would end.
   - Without a C(node) it is sackd, which takes what slurmctld sends and fetches at its start alone; where it was not
     reached, its container is started again.
   - A node that slurmctld itself has drained, or keeps DOWN, because it registered with less than declared, and that now
@@ -40,11 +44,23 @@ options:
   ready: {type: path, description: What is put there anew whenever a slurmd has come up; left out where nothing is.}
   container: {type: str, default: slurmd, description: Name of its container.}
   node: {type: str, default: "", description: The node by Slurm's name; empty where no jobs run.}
-  wait: {type: int, default: 60, description: Seconds that it may take.}
+  wait: {type: int, default: 60, description: "Seconds that it may take, beside those for which slurmd waits itself."}
 """
 
 #: Seconds that an answer of Docker, or of Slurm through it, may take.
 ANSWER = 60
+
+#: What a daemon may not have got to.
+FILES, START, CONFIGURATION = "files", "start", "configuration"
+
+#: Seconds in which the files come by themselves, where slurmctld has sent them.
+SENT = 10
+
+#: What slurmd logs where a new one did not come up in its place: _try_to_reconfig() in src/slurmd/slurmd/slurmd.c.
+REFUSED = "Resuming operation, reconfigure failed"
+
+#: For how long slurmd waits, at most, for a Prolog, an Epilog or a message before it starts a new one: the same.
+WAITED = re.compile(r"^(?:MessageTimeout|PrologEpilogTimeout|PrologTimeout|EpilogTimeout)=([0-9]{1,6})\s*$", re.M | re.I)
 
 
 def differing(module, expected, cache):
@@ -90,29 +106,60 @@ def main():
             return str(error)
         return ""
 
-    def again():
-        """Have the files fetched again; return what was wrong, or nothing."""
-        if module.params["node"]:
-            return hang_up()
-        code, _, problem = docker("restart", "--time", "10", container)
-        return problem if code else ""
+    def come_up():
+        """Tell whether a slurmd has come up since its container was started."""
+        code, told, _ = docker("inspect", "--format", "{{.State.StartedAt}}", container)
+        try:
+            started = calendar.timegm(time.strptime(told[:19], "%Y-%m-%dT%H:%M:%S"))
+            return code == 0 and Path(ready).stat().st_mtime >= started
+        except (ValueError, OSError):
+            return False
 
-    def not_taken_up():
-        """Return in words what the daemon does not run with."""
-        if wrong := differing(module, expected, cache):
-            return f"{container} did not fetch {', '.join(wrong)}"
-        if ready and not taken_up(ready, cache, expected):
-            return f"{container} did not come up with what it has fetched, and goes on as before"
-        return ""
+    def refused(since):
+        """Tell whether it was logged since then, in seconds since 1970, that a new slurmd did not come up."""
+        return any(REFUSED in text for text in docker("logs", "--since", f"{since:.6f}", container)[1:])
 
-    def settled(seconds):
-        """Wait until the daemon runs with what it is to have, as a new one does by itself."""
-        end = time.monotonic() + seconds
-        while not_taken_up():
-            if time.monotonic() >= end:
-                return False
+    def behind():
+        """Return what the daemon has not got to, FILES, START or CONFIGURATION, and that in words; else nothing."""
+        wrong = differing(module, expected, cache)
+        noted = taken_up(ready, cache, expected) if ready and expected else True
+        if noted and not wrong:
+            return "", ""
+        if ready and not come_up():
+            return START, f"{container} has not come up"
+        if wrong:
+            return FILES, f"{container} did not fetch {', '.join(wrong)}"
+        return CONFIGURATION, f"{container} did not come up with what it has fetched, and goes on as before"
+
+    def settled(files, since):
+        """Wait until the daemon runs with what it is to have, as it does by itself; return what behind() says.
+
+        ``files`` is for how many seconds those are waited for, ``since`` when it was sent or told the last time.
+        """
+        begun = time.monotonic()
+        while True:
+            kind, told = behind()
+            limit = files if kind == FILES else module.params["wait"] + waits_itself()
+            if not kind or time.monotonic() - begun >= limit or (kind == CONFIGURATION and refused(since)):
+                return kind, told
             time.sleep(0.5)
-        return True
+
+    def waits_itself():
+        """Return for how many seconds slurmd waits before it starts a new one."""
+        try:
+            text = Path(cache, "slurm.conf").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return 0
+        return max(map(int, WAITED.findall(text)), default=10)
+
+    def again(kind):
+        """Have the files sent again, or a new slurmd started with those that are there; return what was wrong."""
+        if kind == CONFIGURATION:
+            return hang_up()
+        code, told, problem = (
+            scontrol("reconfigure") if module.params["node"] else docker("restart", "--time", "10", container)
+        )
+        return (problem or told or f"exit code {code}") if code else ""
 
     def resumable(seconds):
         """Tell whether the node waits for nothing but this; a registration may be on its way."""
@@ -127,12 +174,17 @@ def main():
                 return bool(answer)
             time.sleep(1)
 
-    refresh = not settled(10)
+    sent = [path.stat().st_mtime for name in expected if (path := Path(cache, name)).exists()]
+    kind, told = settled(SENT, max(sent, default=0))
+    refresh, problem = kind in (FILES, CONFIGURATION), ""
     if refresh:
-        problem = again()
-        if problem or not settled(module.params["wait"]):
-            logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
-            module.fail_json(msg=f"{not_taken_up()}: {problem.strip()} {logs}")
+        now = time.time()
+        problem = again(kind)
+        if not problem:
+            kind, told = settled(module.params["wait"], now)
+    if kind:
+        logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
+        module.fail_json(msg=f"{told}: {problem.strip()} {logs}")
     # As long as for the files: a slow machine's registration comes after them.
     resume = bool(module.params["node"]) and resumable(module.params["wait"])
     if resume:
