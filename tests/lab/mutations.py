@@ -14,6 +14,7 @@ from mutations_accounting import (
 from mutations_containers import (
     CONFIGURATION,
     KILLED,
+    MISSED,
     LEFT,
     LEFT_TOO,
     LOGINS,
@@ -102,5 +103,5 @@ BATCHES = (
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True
     ),
     Batch("configuration", (*UPDATES, *CONFIGURATION, *CERTIFICATE, *AUTHORITY, MORE_COMMANDS, *PASSWORD), rare=True),
-    Batch("stopped", (*REGISTRY_STOPPED, *DATABASE_STOPPED, LAST_COMMANDS), rare=True),
+    Batch("stopped", (*REGISTRY_STOPPED, *DATABASE_STOPPED, *MISSED, LAST_COMMANDS), rare=True),
 )  # fmt: skip

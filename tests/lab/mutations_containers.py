@@ -161,16 +161,26 @@ CONFIGURATION = (
     *spoilt("mode", "slurm_conf", f"{CONF}/job_container.conf", "head"),
     *spoilt("mode", "slurm_conf", CONF, "head"),
     Row(
+        "slurmd knows another address of a machine",
+        "node1",
+        _ANOTHER_ADDRESS.format(name="slurmd"),
+        {"slurm_service.names": "slurmd has an /etc/hosts of before"},
+    ),
+)
+
+#: In a batch in which slurmctld is not told of anything else: then it sends all files to all nodes.
+MISSED = (
+    Row(
         "slurmd has fetched another file",
         "node1",
         f"echo '# by hand' >>{CACHE}/gres.conf",
         {"slurm_service.configuration": "slurmd runs with another gres.conf than the controller's"},
     ),
     Row(
-        "slurmd knows another address of a machine",
-        "node1",
-        _ANOTHER_ADDRESS.format(name="slurmd"),
-        {"slurm_service.names": "slurmd has an /etc/hosts of before"},
+        "slurmd did not come up with what it has fetched",
+        "node2",
+        f"touch {CACHE}/gres.conf",
+        {"slurm_service.configuration": "slurmd goes on with the configuration of before"},
     ),
 )
 

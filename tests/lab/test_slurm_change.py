@@ -225,6 +225,10 @@ def test_a_node_whose_slurmd_refuses_what_slurmctld_has_taken_up_is_named(site: 
     assert {failure["host"] for failure in told["failures"]} == {"node2"}, told["failures"]
     assert "did not come up with what it has fetched" in str(told["failures"])
 
+    # The cause is mended: slurmctld has nothing to send, and slurmd is told once more.
+    again = json.loads(site.provision().stdout)
+    assert (again["exit_code"], again["failures"]) == (0, [])
+
 
 # That no job is lost with slurmctld's container is seen in test_slurm_client, too.
 @pytest.mark.faults
