@@ -25,7 +25,8 @@ scontrol show config || exit
 echo "== hosts"
 {slurm_running.HOSTS}
 echo "== nodes"
-out=$(sinfo --noheader --Node --states=drain,down --format='%N|%E' | sed -nE 's/\|(Low |gres\/|Node unex).*//p' | sort -u | paste -sd,)
+out=$(sinfo --noheader --Node --states=drain,down --format='%N|%E' |
+  sed -nE 's/\|(Low |gres\/|Node unex).*//p' | sort -u | paste -sd,)
 [ -z "$out" ] || scontrol show nodes "$out" --json | head -c 900000
 """
 
@@ -63,9 +64,9 @@ def collect(root, ask, patience=1):
     """Return what was asked: of the controller (``directory``, ``container``), of a node (``cache``, ``ready``).
 
     ``files`` and ``fetched`` are checksums by name, of the controller's files and of what slurmd has fetched;
-    ``taken_up``: it runs with that, where that is noted; ``start`` are those lines of slurm.conf that only a start takes up. With
-    ``belongs``, ``saved`` is the cluster whose state there is, ``cluster`` and ``controller`` those of which the node
-    has the configuration; empty for none.
+    ``taken_up``: it runs with that, where that is noted; ``start`` are those lines of slurm.conf that only a start
+    takes up. With ``belongs``, ``saved`` is the cluster whose state there is, ``cluster`` and ``controller`` those of
+    which the node has the configuration; empty for none.
     """
     found = {}
     if "directory" in ask:
@@ -81,8 +82,8 @@ def collect(root, ask, patience=1):
         cache = Path(root, ask["cache"].lstrip("/"))
         files = slurm_running.read(cache)
         found["fetched"] = checksums.sums(files)
-        taken_up = slurm_running.taken_up(Path(root, ask["ready"].lstrip("/")), cache, files) if "ready" in ask else None
-        if taken_up is not None:
+        ready = Path(root, ask["ready"].lstrip("/")) if "ready" in ask else None
+        if ready and (taken_up := slurm_running.taken_up(ready, cache, files)) is not None:
             found["taken_up"] = taken_up
     if "belongs" in ask:
         saved, conf = (_text(root, ask["belongs"][name]) for name in ("state", "conf"))

@@ -14,10 +14,10 @@ from mutations_accounting import (
 from mutations_containers import (
     CONFIGURATION,
     KILLED,
-    MISSED,
     LEFT,
     LEFT_TOO,
     LOGINS,
+    MISSED,
     NO_RETURN,
     PAUSED,
     REMADE,

@@ -60,7 +60,9 @@ SENT = 10
 REFUSED = "Resuming operation, reconfigure failed"
 
 #: For how long slurmd waits, at most, for a Prolog, an Epilog or a message before it starts a new one: the same.
-WAITED = re.compile(r"^(?:MessageTimeout|PrologEpilogTimeout|PrologTimeout|EpilogTimeout)=([0-9]{1,6})\s*$", re.M | re.I)
+WAITED = re.compile(
+    r"^(?:MessageTimeout|PrologEpilogTimeout|PrologTimeout|EpilogTimeout)=([0-9]{1,6})\s*$", re.M | re.I
+)
 
 
 def differing(module, expected, cache):
