@@ -18,9 +18,9 @@ import signal
 import time
 from pathlib import Path
 
+from ansible.module_utils import checksums, slurm_running
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import bounded
-from ansible.module_utils.slurm_running import taken_up, to_resume
 
 DOCUMENTATION = """
 module: slurmd_refresh
@@ -65,13 +65,122 @@ WAITED = re.compile(
 )
 
 
-def differing(module, expected, cache):
-    """Return the files that are not as expected."""
-    return [
-        name
-        for name, checksum in sorted(expected.items())
-        if not (path := Path(cache) / name).exists() or module.sha256(str(path)) != checksum
-    ]
+class Daemon:
+    """slurmd or sackd in its container; ``run`` runs a command and returns its exit code, output and problem."""
+
+    def __init__(self, params, run):
+        self.expected = params["expected"]
+        self.cache = Path(params["cache"])
+        self.ready = params["ready"] and Path(params["ready"])
+        self.container = params["container"]
+        self.node = params["node"]
+        self.wait = params["wait"]
+        self._run = run
+
+    def docker(self, *words):
+        """Run Docker's command, and return code, output and problem."""
+        return self._run(bounded(["docker", *words], ANSWER))
+
+    def scontrol(self, *words):
+        """Run scontrol in its container, and return code, output and problem."""
+        return self.docker("exec", self.container, "scontrol", *words)
+
+    def differing(self):
+        """Return the files that are not as expected."""
+        found = checksums.sums(slurm_running.read(self.cache))
+        return sorted(name for name, checksum in self.expected.items() if found.get(name) != checksum)
+
+    def behind(self):
+        """Return what it has not got to, FILES, START or CONFIGURATION, and that in words; else nothing."""
+        wrong = self.differing()
+        noted = not self.ready or slurm_running.taken_up(self.ready, self.cache, self.expected)
+        if noted and not wrong:
+            return "", ""
+        if self.ready and not self.come_up():
+            return START, f"{self.container} has not come up"
+        if wrong:
+            return FILES, f"{self.container} did not fetch {', '.join(wrong)}"
+        return CONFIGURATION, f"{self.container} did not come up with what it has fetched, and goes on as before"
+
+    def come_up(self):
+        """Tell whether a slurmd has come up since its container was started."""
+        code, told, _ = self.docker("inspect", "--format", "{{.State.StartedAt}}", self.container)
+        try:
+            started = calendar.timegm(time.strptime(told[:19], "%Y-%m-%dT%H:%M:%S"))
+            return code == 0 and self.ready.stat().st_mtime >= started
+        except (ValueError, OSError):
+            return False
+
+    def refused(self, since):
+        """Tell whether it was logged since then, in seconds since 1970, that a new slurmd did not come up."""
+        return any(REFUSED in text for text in self.docker("logs", "--since", f"{since:.6f}", self.container)[1:])
+
+    def waits_itself(self):
+        """Return for how many seconds slurmd waits before it starts a new one."""
+        return max(map(int, WAITED.findall(slurm_running.read(self.cache).get("slurm.conf", ""))), default=10)
+
+    def settled(self, files, since):
+        """Wait until it runs with what it is to have, as it does by itself; return what behind() says.
+
+        ``files`` is for how many seconds those are waited for, ``since`` when it was sent or told the last time.
+        """
+        begun = time.monotonic()
+        while True:
+            kind, told = self.behind()
+            limit = files if kind == FILES else self.wait + self.waits_itself()
+            if not kind or time.monotonic() - begun >= limit or (kind == CONFIGURATION and self.refused(since)):
+                return kind, told
+            time.sleep(0.5)
+
+    def again(self, kind):
+        """Have the files sent again, or a new slurmd started with those that are there; return what was wrong."""
+        if kind == CONFIGURATION:
+            return self.hang_up()
+        code, told, problem = (
+            self.scontrol("reconfigure") if self.node else self.docker("restart", "--time", "10", self.container)
+        )
+        return (problem or told or f"exit code {code}") if code else ""
+
+    def hang_up(self):
+        """Send SIGHUP to the container's first process; return what was wrong, or nothing."""
+        code, told, problem = self.docker("inspect", "--format", "{{.State.Pid}}", self.container)
+        pid = int(told) if code == 0 and told.strip().isdecimal() else 0
+        if pid < 2:
+            return problem or f"{self.container} does not run"
+        try:
+            os.kill(pid, signal.SIGHUP)
+        except OSError as error:
+            return str(error)
+        return ""
+
+    def refresh(self):
+        """Have it run with what it is to have; return whether it was told to, and what is wrong in the end."""
+        paths = (self.cache / name for name in self.expected)
+        kind, told = self.settled(SENT, max((path.stat().st_mtime for path in paths if path.exists()), default=0))
+        problem, needed = "", kind in (FILES, CONFIGURATION)
+        if needed:
+            now = time.time()
+            problem = self.again(kind)
+            if not problem:
+                kind, told = self.settled(self.wait, now)
+        if not kind:
+            return needed, ""
+        logs = " ".join(text.strip() for text in self.docker("logs", "--tail", "5", self.container)[1:])
+        return needed, f"{told}: {problem.strip()} {logs}"
+
+    def resumable(self):
+        """Tell whether the node waits for nothing but this; a registration may be on its way."""
+        # As long as for the files: a slow machine's registration comes after them.
+        end = time.monotonic() + self.wait
+        while True:
+            _, told, _ = self.scontrol("show", "node", self.node, "--json")
+            try:
+                answer = slurm_running.to_resume(json.loads(told)["nodes"][0])
+            except (ValueError, LookupError):
+                return False  # the role's own proof says what is wrong with a slurmctld that does not answer
+            if answer is not None or time.monotonic() >= end:
+                return bool(answer)
+            time.sleep(1)
 
 
 def main():
@@ -86,114 +195,16 @@ def main():
             "wait": {"type": "int", "default": 60},
         },
     )
-    expected, cache, ready, container = (module.params[key] for key in ("expected", "cache", "ready", "container"))
-
-    def docker(*words):
-        """Run Docker's command, and return code, output and problem."""
-        return module.run_command(bounded(["docker", *words], ANSWER))
-
-    def scontrol(*words):
-        """Run scontrol in slurmd's container, and return code, output and problem."""
-        return docker("exec", container, "scontrol", *words)
-
-    def hang_up():
-        """Send SIGHUP to the container's first process; return what was wrong, or nothing."""
-        code, told, problem = docker("inspect", "--format", "{{.State.Pid}}", container)
-        pid = int(told) if code == 0 and told.strip().isdecimal() else 0
-        if pid < 2:
-            return problem or f"{container} does not run"
-        try:
-            os.kill(pid, signal.SIGHUP)
-        except OSError as error:
-            return str(error)
-        return ""
-
-    def come_up():
-        """Tell whether a slurmd has come up since its container was started."""
-        code, told, _ = docker("inspect", "--format", "{{.State.StartedAt}}", container)
-        try:
-            started = calendar.timegm(time.strptime(told[:19], "%Y-%m-%dT%H:%M:%S"))
-            return code == 0 and Path(ready).stat().st_mtime >= started
-        except (ValueError, OSError):
-            return False
-
-    def refused(since):
-        """Tell whether it was logged since then, in seconds since 1970, that a new slurmd did not come up."""
-        return any(REFUSED in text for text in docker("logs", "--since", f"{since:.6f}", container)[1:])
-
-    def behind():
-        """Return what the daemon has not got to, FILES, START or CONFIGURATION, and that in words; else nothing."""
-        wrong = differing(module, expected, cache)
-        noted = taken_up(ready, cache, expected) if ready and expected else True
-        if noted and not wrong:
-            return "", ""
-        if ready and not come_up():
-            return START, f"{container} has not come up"
-        if wrong:
-            return FILES, f"{container} did not fetch {', '.join(wrong)}"
-        return CONFIGURATION, f"{container} did not come up with what it has fetched, and goes on as before"
-
-    def settled(files, since):
-        """Wait until the daemon runs with what it is to have, as it does by itself; return what behind() says.
-
-        ``files`` is for how many seconds those are waited for, ``since`` when it was sent or told the last time.
-        """
-        begun = time.monotonic()
-        while True:
-            kind, told = behind()
-            limit = files if kind == FILES else module.params["wait"] + waits_itself()
-            if not kind or time.monotonic() - begun >= limit or (kind == CONFIGURATION and refused(since)):
-                return kind, told
-            time.sleep(0.5)
-
-    def waits_itself():
-        """Return for how many seconds slurmd waits before it starts a new one."""
-        try:
-            text = Path(cache, "slurm.conf").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return 0
-        return max(map(int, WAITED.findall(text)), default=10)
-
-    def again(kind):
-        """Have the files sent again, or a new slurmd started with those that are there; return what was wrong."""
-        if kind == CONFIGURATION:
-            return hang_up()
-        code, told, problem = (
-            scontrol("reconfigure") if module.params["node"] else docker("restart", "--time", "10", container)
-        )
-        return (problem or told or f"exit code {code}") if code else ""
-
-    def resumable(seconds):
-        """Tell whether the node waits for nothing but this; a registration may be on its way."""
-        end = time.monotonic() + seconds
-        while True:
-            _, told, _ = scontrol("show", "node", module.params["node"], "--json")
-            try:
-                answer = to_resume(json.loads(told)["nodes"][0])
-            except (ValueError, LookupError):
-                return False  # the role's own proof says what is wrong with a slurmctld that does not answer
-            if answer is not None or time.monotonic() >= end:
-                return bool(answer)
-            time.sleep(1)
-
-    sent = [path.stat().st_mtime for name in expected if (path := Path(cache, name)).exists()]
-    kind, told = settled(SENT, max(sent, default=0))
-    refresh, problem = kind in (FILES, CONFIGURATION), ""
-    if refresh:
-        now = time.time()
-        problem = again(kind)
-        if not problem:
-            kind, told = settled(module.params["wait"], now)
-    if kind:
-        logs = " ".join(text.strip() for text in docker("logs", "--tail", "5", container)[1:])
-        module.fail_json(msg=f"{told}: {problem.strip()} {logs}")
-    # As long as for the files: a slow machine's registration comes after them.
-    resume = bool(module.params["node"]) and resumable(module.params["wait"])
-    if resume:
-        code, _, problem = scontrol("update", f"NodeName={module.params['node']}", "State=RESUME")
+    daemon = Daemon(module.params, module.run_command)
+    refreshed, problem = daemon.refresh()
+    if problem:
+        module.fail_json(msg=problem)
+    resumed = bool(daemon.node) and daemon.resumable()
+    if resumed:
+        code, _, problem = daemon.scontrol("update", f"NodeName={daemon.node}", "State=RESUME")
         if code:
-            module.fail_json(msg=f"Slurm did not resume {module.params['node']}: {problem.strip()}")
-    module.exit_json(changed=refresh or resume, refreshed=refresh, resumed=resume)
+            module.fail_json(msg=f"Slurm did not resume {daemon.node}: {problem.strip()}")
+    module.exit_json(changed=refreshed or resumed, refreshed=refreshed, resumed=resumed)
 
 
 if __name__ == "__main__":
