@@ -223,7 +223,7 @@ def test_a_node_whose_slurmd_refuses_what_slurmctld_has_taken_up_is_named(site: 
 
     told = json.loads(done.stdout)
     assert told["exit_code"] == 4, done.stdout
-    assert {failure["host"] for failure in told["failures"]} == {"node2"}, told["failures"]
+    assert {host for one in told["failures"] for host in one["hosts"]} == {"node2"}, told["failures"]
     assert "did not come up with what it has fetched" in str(told["failures"])
 
     # The cause is mended: slurmctld has nothing to send, and slurmd is told once more.
