@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from provision.judge import side_by_side
 from provision.judge.job_plan import MEMORY, gpus_in
 from provision.judge.slurm_answers import line, nodes_in, pairs, partitions_in
 from provision.judge.slurm_facts import Facts
@@ -32,10 +33,6 @@ ELSEWHERE = "the session on the controller shows it"
 _PAIR = 2
 #: With it a job has whole nodes, whatever it asks for: slurm.conf(5), SelectType.
 _LINEAR = re.compile(r"(?m)^SelectType\s*=\s*select/linear\s*$")
-#: Why a job waits where no more of a site's jobs, cores or nodes are allowed: QOSMaxJobsPerUserLimit, AssocGrpCpuLimit;
-#: squeue(1), JOB REASON CODES. A limit of memory may be reached because a job took all: what is looked for here.
-_ALLOWED = re.compile(r"(?:QOS|Assoc)\w*(?:Job|Cpu|Node)\w*")
-_BUSY = re.compile(r"Requested nodes are busy|Unable to allocate resources: .*immediate|Immediate execution impossible")
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
     if not said:
         return SUBJECT.all_unknown(f"no job was submitted: {line(problem) or 'the machine did not answer'}")
     first = f"{asked[0][0]}:{asked[0][1]}"
-    own = _values(said.get(first, []))
+    own = side_by_side.told(said.get(first, []))
     return [
         _steps(said, asked, wants),
         _batch(own, wants),
@@ -106,15 +103,6 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
     ]
 
 
-def _values(lines: Sequence[str]) -> dict[str, str]:
-    """Return the first line of each kind: ``kind rest``."""
-    found: dict[str, str] = {}
-    for text in lines:
-        kind, _, rest = text.partition(" ")
-        found.setdefault(kind, rest)
-    return found
-
-
 def _kinds(asked: Sequence[Sequence[str]]) -> str:
     """Name the nodes that stand for each kind in each partition."""
     return ", ".join(f"{node} in {partition}" for partition, node, *_ in asked)
@@ -122,20 +110,20 @@ def _kinds(asked: Sequence[Sequence[str]]) -> str:
 
 def _waits(name: str, told: str) -> Check | None:
     """Return a skip where others have what the job needs: it was not to wait for them."""
-    if _BUSY.search(told):
+    if side_by_side.BUSY.search(told):
         return SUBJECT.skip(name, f"other jobs have what it needs: {told[:200]}", unproven=True)
     return None
 
 
 def _steps(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]], wants: Wants) -> Check:
-    mark = _values(said.get("session", [])).get("mark", "")
+    mark = side_by_side.told(said.get("session", [])).get("mark", "")
     wrong: list[str] = []
     busy: list[str] = []
     for partition, node, *_ in asked:
-        own = _values(said.get(f"{partition}:{node}", []))
+        own = side_by_side.told(said.get(f"{partition}:{node}", []))
         seen, where = pairs(own.get("step", "")), f"{node} in {partition}"
         if "step" not in own:
-            (busy if _BUSY.search(own.get("error", "")) else wrong).append(
+            (busy if side_by_side.BUSY.search(own.get("error", "")) else wrong).append(
                 f"{where}: {own.get('error', 'nothing ran')[:200]}"
             )
             continue
@@ -219,24 +207,7 @@ def _signal(own: Mapping[str, str]) -> Check:
 
 
 def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) -> Check:
-    wrong: list[str] = []
-    unproven: list[str] = []
-    for partition, node, _, fits in asked:
-        own, where = _values(said.get(f"{partition}:{node}", [])), f"{node} in {partition}"
-        told = [own.get("first", ""), own.get("second", "")]
-        times = [re.fullmatch(r"(\d{10,20}) (\d{10,20})", text) for text in told]
-        if fits == "exclusive":
-            unproven.append(f"{where}: a job there has the whole node (OverSubscribe, SelectType)")
-        elif fits != "pair":
-            unproven.append(f"{where} has less than two idle cores")
-        elif any(_BUSY.search(text) for text in told) and not any(times):
-            unproven.append(f"{where}: other jobs have what they need: {told[0][:200]}")
-        elif fault := _not_beside(told, times):
-            if limit := _ALLOWED.fullmatch(own.get("held", "")):
-                unproven.append(f"{where}: one waited for a limit of the site ({limit[0]})")
-            else:
-                why = own.get("held", "")[:100]
-                wrong.append(f"{where}: {fault}" + (f" (it waited: {why})" if why else ""))
+    wrong, unproven = side_by_side.tried(said, asked)
     if unproven and not wrong:
         return SUBJECT.skip("side_by_side", "; ".join(unproven), unproven=True)
     return SUBJECT.check(
@@ -248,15 +219,6 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
         cause="a job takes the whole node's memory or cores where it does not say how much",
         fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
     )
-
-
-def _not_beside(told: Sequence[str], times: Sequence[re.Match[str] | None]) -> str:
-    """Return what is wrong with two jobs that were to run at the same time; empty where they did."""
-    if not all(times):
-        silent = "; ".join(text[:200] for text, time in zip(told, times, strict=True) if not time)
-        return f"one of two did not run: {silent or 'it said nothing'}"
-    (_, ended), (later, _) = sorted((int(time[1]), int(time[2])) for time in times if time)
-    return "one after the other" if later >= ended else ""
 
 
 def _accounting(own: Mapping[str, str], asked: Sequence[str], wants: Wants) -> Check:
