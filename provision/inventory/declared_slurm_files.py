@@ -63,6 +63,12 @@ def _text(name: str, text: Any, release: str) -> str:
             fix=f"write it as a block: '{name}: |', with the lines of the file below, further in",
             entry=("slurm_conf_files", None, name),
         )
+    if "\r" in text:
+        raise ClusterctlError(
+            f"{where} has lines that end as Windows ends them: a script's interpreter would not be found",
+            fix="save it with line feeds alone (dos2unix)",
+            entry=("slurm_conf_files", None, name),
+        )
     if name not in FETCHED and not text.startswith("#!/"):
         raise ClusterctlError(
             f"{where} has no interpreter",

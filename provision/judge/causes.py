@@ -102,8 +102,8 @@ SILENCE = ("images.registry_answers",)
 class With:
     """A failure that goes with the mending of another one.
 
-    ``check`` and ``root`` are beginnings of ids. ``says`` and ``root_says`` are what both must have observed, so that
-    nothing is put down to a thing that merely happens to be broken, too.
+    ``check`` and ``root`` are beginnings of ids. ``says`` is in all that the one must have observed, ``root_says`` in
+    what the other has, so that nothing is put down to a thing that merely happens to be broken, too.
     """
 
     check: str
@@ -193,7 +193,8 @@ class _Bad:
     def mended_by(self, check: Check) -> Iterator[Check]:
         """Yield what a failure goes with."""
         for one in GOES_WITH:
-            if check.id.startswith(one.check) and one.says in check.observed:
+            # What it says beside that is evidence of its own.
+            if check.id.startswith(one.check) and all(one.says in part for part in check.observed.split("; ")):
                 yield from (other for other in self._of(one.root, one.on, check) if one.root_says in other.observed)
         if check.id.endswith(".packages"):
             wanted = _missing(check)

@@ -9,6 +9,7 @@ from mutations_accounting import (
     DATABASE_REMOVED,
     DATABASE_STOPPED,
     PASSWORD,
+    SLURMDBD_REMADE,
     SLURMDBD_STOPPED,
 )
 from mutations_containers import (
@@ -98,7 +99,7 @@ BATCHES = (
         verified=SEEN,
     ),
     Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
-    Batch("files", (*PROOFS, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
+    Batch("files", (*PROOFS, *SLURMDBD_REMADE, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True
     ),

@@ -63,6 +63,10 @@ DATABASE_FILES = (
     *spoilt("owner", "slurm_database", f"{DIRECTORY}/password.conf", "head"),
     # Where nobody asks the database: sacctmgr beside slurmdbd reads it.
     *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurm.conf", "head"),
+)
+
+#: Where nothing that slurmdbd reads at its start is broken.
+SLURMDBD_REMADE = (
     Row(
         "slurmdbd's days are not the site's",
         "head",

@@ -155,6 +155,7 @@ CONFIGURATION = (
             "slurm_conf.files": f"{CONF}/slurm.conf has another text",
             "slurm_service.configuration": "slurmctld runs with another slurm.conf than the inventory renders",
         },
+        ("slurm_service.configuration",),
     ),
     *spoilt("owner", "slurm_conf", f"{CONF}/gres.conf", "head"),
     *spoilt("mode", "slurm_conf", f"{CONF}/cgroup.conf", "head"),
@@ -168,19 +169,14 @@ CONFIGURATION = (
     ),
 )
 
-#: In a batch in which slurmctld is not told of anything else: then it sends all files to all nodes.
+#: In a batch in which slurmctld is not told of anything else: then it sends all files to all nodes. So does this, which
+#: leaves no row for files that slurmd did not come up with; test_slurm_change has that.
 MISSED = (
     Row(
         "slurmd has fetched another file",
         "node1",
         f"echo '# by hand' >>{CACHE}/gres.conf",
         {"slurm_service.configuration": "slurmd runs with another gres.conf than the controller's"},
-    ),
-    Row(
-        "slurmd did not come up with what it has fetched",
-        "node2",
-        f"touch {CACHE}/gres.conf",
-        {"slurm_service.configuration": "slurmd goes on with the configuration of before"},
     ),
 )
 

@@ -81,6 +81,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_files": {"topology.conf": ["SwitchName=s0"]}}, "must be the file's text"),
     ({"slurm_conf_files": {"topology.conf": "x" * 300_000}}, "262144 bytes at most"),
     ({"slurm_conf_files": {"topology.yaml": "x"}}, "it came with 25.05"),
+    ({"slurm_conf_files": {"site.sh": "#!/bin/sh\r\ntrue\r\n"}}, "as Windows ends them"),
     ({"slurm_conf_files": {"site.sh": "true\n"}, "slurm_conf_parameters": {"Prolog": "site.sh"}}, "no interpreter"),
     ({"slurm_conf_files": {"site.sh": SCRIPT}}, "which no Prolog or Epilog"),
     ({"slurm_conf_parameters": {"Prolog": "site.sh"}}, "not in slurm_conf_files"),
