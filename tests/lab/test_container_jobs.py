@@ -422,10 +422,9 @@ def test_a_job_that_is_ended_by_its_time_or_with_its_node_leaves_nothing_behind(
     lab.said(f"cat >litters.sh <<'END'\n{LITTERS}END")
     job = said(lab, "sbatch --parsable --time=1 litters.sh")[0]
     state = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State"
-    labs.until(lambda: "sleep 900" in on_node(lab, LEFT), 50, lambda: on_node(lab, LEFT))
     # What it has is seen here, or its absence says nothing.
-    assert job in on_node(lab, LEFT)
-    assert "sleep 901" in on_node(lab, LEFT)
+    has = (job, "sleep 900", "sleep 901")
+    labs.until(lambda: all(one in on_node(lab, LEFT) for one in has), 50, lambda: on_node(lab, LEFT))
 
     if end == "timeout":
         labs.until(lambda: lab.said(state) == "TIMEOUT", 180, lambda: lab.said(state))
