@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -47,7 +48,10 @@ def site(inventory: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def overlay_lab() -> Iterator[vms.VmLab]:
-    """A container controller and two virtual nodes in one swarm."""
+    """A container controller and two virtual nodes in one swarm; the one that ``CLUSTERCTL_OVERLAY_LAB`` names, if any."""
+    if name := os.environ.get("CLUSTERCTL_OVERLAY_LAB"):
+        yield vms.VmLab(name, 2)
+        return
     with vms.provisioned_node("t-over", nodes=2, site=site) as made:
         yield made
 
@@ -59,11 +63,14 @@ def test_containers_of_two_nodes_meet_by_name_and_the_networks_cost_is_told(
     lab = overlay_lab
     for node in ("node1", "node2"):
         for name in NETWORKS:
-            # Docker itself waits 20 s for the swarm's manager, which an emulated processor lets down at first.
-            attach = (
-                f"docker run --rm --network {name} $(docker inspect --format '{{{{.Config.Image}}}}' slurmd) echo in"
+            # Docker makes the network on a node with its first container, and takes it down with its last. It waits
+            # 20 s for that, which an emulated processor needs: so one stays on each while others come and go.
+            attached = (
+                f"docker rm -f stays-{name} >/dev/null 2>&1; docker run --detach --name stays-{name} --network {name} "
+                "--entrypoint sleep $(docker inspect --format '{{.Config.Image}}' slurmd) infinity >/dev/null; "
+                f"docker inspect --format '{{{{.State.Status}}}}' stays-{name}"
             )
-            labs.until(lambda node=node, attach=attach: lab.root(node, attach, check=False) == "in", 600)
+            labs.until(lambda node=node, attached=attached: lab.root(node, attached, check=False) == "running", 600)
     lab.root("node1", f"systemd-run --quiet --collect --unit=watch sh -c '{WATCH}'")
 
     told = overlay.beside_the_host(lab.inventory, megabytes=MEGABYTES, answers=ANSWERS, turns=1)
