@@ -48,7 +48,7 @@ def site(inventory: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def overlay_lab() -> Iterator[vms.VmLab]:
-    """A container controller and two virtual nodes in one swarm; the one that ``CLUSTERCTL_OVERLAY_LAB`` names, if any."""
+    """A container controller and two virtual nodes in one swarm, or what ``CLUSTERCTL_OVERLAY_LAB`` names."""
     if name := os.environ.get("CLUSTERCTL_OVERLAY_LAB"):
         yield vms.VmLab(name, 2)
         return
