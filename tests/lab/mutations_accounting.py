@@ -61,8 +61,17 @@ SLURMDBD_STOPPED = (
 
 DATABASE_FILES = (
     *spoilt("owner", "slurm_database", f"{DIRECTORY}/password.conf", "head"),
-    # Where nobody asks the database: sacctmgr beside slurmdbd reads it.
-    *spoilt("mode", "slurm_database", f"{DIRECTORY}/slurm.conf", "head"),
+    # sacctmgr beside slurmdbd reads it, so that nobody can be asked what the database has.
+    Row(
+        f"mode of {DIRECTORY}/slurm.conf",
+        "head",
+        f"chmod 0601 {DIRECTORY}/slurm.conf",
+        {
+            "slurm_database.files": f"{DIRECTORY}/slurm.conf has mode 0601, not",
+            "slurm_database.answers": "sacctmgr: fatal: Unable to process configuration file",
+        },
+        ("slurm_accounts.accounts", "slurm_accounts.qos", "slurm_accounts.users"),
+    ),
 )
 
 #: Where nothing that slurmdbd reads at its start is broken.
