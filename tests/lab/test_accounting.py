@@ -60,6 +60,19 @@ def test_the_default_account_is_the_declared_one_and_another_is_refused(lab: lab
         lab.root("head", f"scancel {job}")
 
 
+def test_the_database_runs_with_what_slurms_accounting_needs_and_for_this_machine_alone(lab: labs.Lab) -> None:
+    """The file's text is a row of the mutation table; that the server reads it, and nothing after it, is seen here."""
+    names = ("innodb_lock_wait_timeout", "max_allowed_packet", "skip_name_resolve", "bind_address")
+    listed = ", ".join(f"'{name}'" for name in names)
+    told = lab.root("head", f'mariadb --skip-column-names --execute "SHOW VARIABLES WHERE Variable_name IN ({listed})"')
+
+    wanted = ["127.0.0.1", "900", str(16 << 20), "ON"]
+    assert [line.split()[1] for line in sorted(told.splitlines())] == wanted
+    sizes = "SELECT @@innodb_buffer_pool_size DIV 1048576, @@innodb_log_file_size DIV 1048576"
+    made = lab.root("head", "sed -n 's/^innodb_.*_size = //p' /etc/mysql/mariadb.conf.d/60-clusterctl.cnf").split()
+    assert [f"{size}M" for size in lab.root("head", f'mariadb -N -e "{sizes}"').split()] == made
+
+
 def test_the_databases_password_is_in_its_own_file_and_nowhere_else(lab: labs.Lab) -> None:
     """Run by the script of a file, whose text no process has among its words."""
     secret = lab.root("head", "sed -n 's/^StoragePass=//p' /etc/slurmdbd/password.conf").strip()

@@ -92,6 +92,7 @@ def test_an_allocation_has_a_shell_where_she_is_as_it_was_before_and_steps_on_it
     assert "Granted job allocation" in prompt, prompt + told
     assert before[0] == "head"
     assert any("sudo" in line for line in before), "she may not, and is told so"
+    assert "is not allowed to run sudo" in provisioned_lab.root("head", f"sudo --list --other-user={USER}")
     assert any(line.startswith("OpenSSH_") for line in before)
     assert set(before) <= set(told.replace("\r", "").split("\n"))
     assert "steps node1 node2" in told

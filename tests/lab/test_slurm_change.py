@@ -53,8 +53,11 @@ class Site:
         self.variables = lab.directory / "group_vars" / "all.yml"
         self.given = self.variables.read_text()
 
-    def wants(self, files: dict[str, str] | None = None, **parameters: Any) -> None:
-        wanted = {"slurm_conf_parameters": parameters, **({"slurm_conf_files": files} if files else {})}
+    def wants(
+        self, files: dict[str, str] | None = None, *, cgroup: dict[str, Any] | None = None, **parameters: Any
+    ) -> None:
+        further = {"slurm_conf_files": files, "slurm_conf_cgroup_parameters": cgroup}
+        wanted = {"slurm_conf_parameters": parameters, **{name: value for name, value in further.items() if value}}
         self.variables.write_text(self.given + yaml.safe_dump(wanted))
 
     def provision(self) -> subprocess.CompletedProcess[str]:
@@ -148,6 +151,7 @@ def test_a_sites_prolog_and_epilog_run_beside_ours_and_slurm_knows_its_switches(
     site.wants(
         {**MARKS, "topology.conf": TOPOLOGY},
         Prolog=["t_begin.sh"], Epilog=["t_end.sh"], TopologyPlugin="topology/tree",
+        cgroup={"MinRAMSpace": 41},
     )  # fmt: skip
 
     done = site.provision()
@@ -159,6 +163,9 @@ def test_a_sites_prolog_and_epilog_run_beside_ours_and_slurm_knows_its_switches(
         assert (began, scratch) == ("begin", f"/scratch/.jobs/job-{job}")
         labs.until(lambda: lab.root("node2", f"cat /scratch/t-site-{job}").split() == ["begin", "end"])
         labs.until(lambda: lab.root("node2", f"ls -d {scratch} || echo gone").strip() == "gone")
+        assert parameter(lab, "MinRAMSpace").startswith("41")
+        fetched = lab.root("node2", "cat /run/slurm/conf/cgroup.conf")
+        assert "MinRAMSpace=41" in fetched.splitlines()
         told = slurm(lab, "scontrol", "show", "topology")
         assert [word for word in told.split() if word.startswith("SwitchName=")] == [
             "SwitchName=t-one", "SwitchName=t-two", "SwitchName=t-all",

@@ -74,6 +74,11 @@ def test_exit_codes_place_umask_and_groups_are_hers(lab: labs.Lab) -> None:
     assert run(lab, "cd / && salloc -n1 cat /etc/hostname") == "head", "salloc's command runs where she is"
 
 
+def test_limits_of_where_she_typed_stay_there_unless_she_asks_for_them(lab: labs.Lab) -> None:
+    assert run(lab, "ulimit -S -n 77; srun --chdir=/ sh -c 'ulimit -S -n'") != "77"
+    assert run(lab, "ulimit -S -n 77; srun --propagate=NOFILE --chdir=/ sh -c 'ulimit -S -n'") == "77"
+
+
 def test_a_jobs_python_has_its_whole_library(lab: labs.Lab) -> None:
     assert code(lab, "srun --chdir=/ python3 -c 'import ctypes, shutil, ssl, tempfile'") == 0
 
@@ -163,14 +168,15 @@ def test_work_outlives_slurmctlds_container_and_none_of_five_submissions_a_secon
         labs.until(lambda: lab.root("head", "docker exec slurmctld scontrol ping", check=False).endswith("UP"), 120)
         before = len(run(lab, "ls t-many/submitted/*.taken").split())
         some_submitted(lab, number=before + 10)
-        accepted, reasons = each_ran_once(lab, submitting)
         done = provision.result()
+        # At once. Before slurmctld has heard of all nodes, it would hold the step up for two minutes: the provision has
+        # waited.
+        asked = time.monotonic()
+        run(lab, "touch go")
+        assert (allocation.communicate(timeout=60)[0].split()[-1][:4], allocation.returncode) == ("node", 6)
+        assert time.monotonic() - asked < 30
+        accepted, reasons = each_ran_once(lab, submitting)
 
-    # Before slurmctld has heard of all nodes, it would hold the step up for two minutes: the provision has waited.
-    asked = time.monotonic()
-    run(lab, "touch go")
-    assert (allocation.communicate(timeout=60)[0].split()[-1][:4], allocation.returncode) == ("node", 6)
-    assert time.monotonic() - asked < 30
     assert done["exit_code"] == 0
     # sbatch itself tries again for as long as it waits for an answer (MessageTimeout).
     assert accepted > 20

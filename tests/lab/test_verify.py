@@ -94,6 +94,12 @@ def test_a_healthy_cluster_is_proven_and_what_is_simulated_is_said(provisioned_l
     for step in ("identity", "collectives", "broadcast", "gradients", "negative_control", "parameters", "reference"):
         assert proven[f"ddp.{step}"]["verdict"] == "pass"
         assert proven[f"ddp.{step}"]["simulated"] is True
+    # What an ordinary user has done, on each node whose kernel and GPUs are not made up.
+    users = {(check["id"], check["host"]): check["verdict"] for check in document["checks"]}
+    for step in ("step", "batch", "allocation", "signal", "side_by_side", "accounting"):
+        assert users[f"session.{step}", "head"] == "pass"
+    for step in ("run", "exit_code", "gpu", "cancel", "container", "home", "directories"):
+        assert {users[f"job.{step}", node] for node in ("node1", "node2")} == {"pass"}
     # In the order in which they ended.
     told = re.findall(r"(?m)^verify: head: job \d+: ([A-J]) .*: pass$", done.stderr)
     assert told == list("ABCDEFGHJ")

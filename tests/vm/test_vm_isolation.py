@@ -135,6 +135,9 @@ salloc --quiet --gres=gpu:1 --mem=600 sh steps.sh; rm look.sh steps.sh; ls /tmp/
 
 def test_a_job_over_its_memory_dies_alone(node_lab: vms.VmLab, owners_job: str) -> None:
     lab = node_lab
+    # ConstrainSwapSpace: what a job may have is memory, not the machine's disk as well.
+    swap = f"find /sys/fs/cgroup -path '*/job_{owners_job}/memory.swap.max' -exec cat {{}} +"
+    assert lab.root("node1", swap) == "0"
     greedy = "srun --nodelist=node1 --mem=100 --immediate=300 --time=10 --chdir=/ --job-name=greedy python3 -c"
 
     died = subprocess.run(
