@@ -108,6 +108,17 @@ def test_a_home_is_its_users_alone_and_whole(tmp_path: Path) -> None:
     assert (tmp_path / "home/ada/.bashrc").read_text() == "alias ll='ls -l'\n"
 
 
+def test_a_home_that_another_machine_has_made_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    """Machines that share their homes make them side by side."""
+    skeleton = machines.tree(tmp_path / "skel", {".bashrc": "new\n"})
+    machines.tree(tmp_path / "home/ada", {".bashrc": "of another's\n"})
+
+    module.make_home(str(tmp_path / "home" / "ada"), os.getuid(), os.getgid(), str(skeleton))
+
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["ada"]
+    assert (tmp_path / "home/ada/.bashrc").read_text() == "of another's\n"
+
+
 def test_a_home_that_cannot_be_given_away_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

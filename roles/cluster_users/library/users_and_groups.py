@@ -12,6 +12,7 @@ users on two hundred machines that is half an hour of the processor.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shutil
@@ -150,7 +151,12 @@ def make_home(home, uid, gid, skeleton="/etc/skel"):
         for path in (new / "home", *(new / "home").rglob("*")):
             os.chown(str(path), uid, gid, follow_symlinks=False)
         (new / "home").chmod(0o700)
-        (new / "home").rename(place)
+        try:
+            (new / "home").rename(place)
+        except OSError as error:
+            # Machines that share it are at it side by side: another one was first.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
     finally:
         # Also where somebody may write there whom root is made, and give nothing to anybody.
         shutil.rmtree(str(new), ignore_errors=True)
