@@ -12,12 +12,10 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import require_devices
 from provision.inventory.plain import refuse_templates
-from provision.model.cluster import Hardware
+from provision.model.cluster import LEAST_MEMORY, Hardware
 
 #: Variables of hosts, and the fields that they are.
 NAMES = {f"node_{field}": field for field in Hardware.model_fields}
-#: MB that no machine with a container engine has less of.
-LEAST_MEMORY = 256
 AGAIN = "correct the inventory, then run 'clusterctl check' again"
 
 

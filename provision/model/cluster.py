@@ -45,6 +45,8 @@ Whole = Annotated[int, BeforeValidator(whole)]
 # and weights, whose highest two numbers mean "not set". Memory has 64; an exabyte is more than anybody can mean.
 Processors = Annotated[Whole, Field(ge=1, le=65535)]
 Megabytes = Annotated[Whole, Field(ge=1, le=2**40)]
+#: MB that no machine with a container engine has less of.
+LEAST_MEMORY = 256
 Text = Annotated[str, BeforeValidator(_text)]
 
 

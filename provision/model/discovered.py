@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from provision.model.cluster import Hardware
+from provision.model.cluster import LEAST_MEMORY, Hardware
 from provision.model.gres import parse
 from provision.model.numbers import whole
 
@@ -79,6 +79,8 @@ def read(found: Mapping[str, Any], declared: Mapping[str, Any]) -> Discovered:
                 accepted = _accepted(name, number)
                 source = f"{source} has {accepted}; 2 to 3 % less, because Slurm refuses a node with less"
                 number = recorded_memory(number)
+                if number < LEAST_MEMORY:
+                    raise ValueError(f"it must leave {LEAST_MEMORY} or more")
             values.append((name, _accepted(name, number), source))
         except ValueError as error:
             refused.append(Refused(name, shown(found.get(key)), str(error)))

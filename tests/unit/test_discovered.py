@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
 
 HOSTILE: dict[str, list[Any]] = {
     "cpus": [0, -1, 65536, 10**30, "4; x", "{{ 7 }}", True, 1.5, None, [4], {"a": 1}, float("nan")],
-    "real_memory": [0, -5, 2**41, 10**4000, "8000 MB", [], None],
+    "real_memory": [0, -5, 255, 2**41, 10**4000, "8000 MB", [], None],
     "cgroup_version": [0, 3, "two", None, "{# #}"],
     "gres": [
         *("{{ x }}", "{% x %}", "gpu:a40", "gpu:a40:0", "gpu:a40:1025", "gpu:a 40:1", 'gpu:"a":1', "gpu:a\x00:1"),
