@@ -1,7 +1,8 @@
-"""What a worker has when its program begins: the processors near its GPU, its job's GPUs, its node's interface."""
+"""What a program has when it begins: the processors near its GPU, its job's GPUs and nodes, its node's interface."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from torchrun_nodes import Node
-from torchrun_slurm import launcher, main, network, numa, ssh, step, talk, team, watch
+from torchrun_slurm import hostfile, launcher, main, network, numa, ssh, step, talk, team, watch
 
 #: A launcher as torch.distributed.run and DeepSpeed's are: it starts what follows --no_python, once for each worker.
 #: DeepSpeed's tells each its rank in a word, and says that the GPUs are those from 0 on (deepspeed/launcher/launch.py).
@@ -139,3 +140,75 @@ def test_a_session_by_ssh_has_the_interface_of_its_own_node(
 
     # What sshd gives each of its sessions.
     assert json.loads((tmp_path / "own/environment").read_text())["NCCL_SOCKET_IFNAME"] == named
+
+
+#: What a user's script calls, and finds in its own words.
+DEEPSPEED = '#!/bin/sh\nprintf \'%s\\n\' "$0" "$@"\nexit 9\n'
+
+
+def by_script(program: Path, place: Path, line: str, **environment: str) -> tuple[int, list[str], str]:
+    """Return the exit code of a script with one line, the words that an image's deepspeed gets, and what is said."""
+    (place / "bin").mkdir(exist_ok=True)
+    (place / "bin/deepspeed").write_text(DEEPSPEED)
+    (place / "bin/deepspeed").chmod(0o755)
+    (place / "train.sh").write_text(f"{line}\n")
+    Node.job += 1
+    own = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "1", "PATH": f"{place}/bin:{os.environ['PATH']}"}
+    node = Node(program, 0, ["--env", "ssh", "sh", "train.sh"], **{**own, "MASTER_PORT": "23456", **environment})
+    out, said = node.process.communicate(timeout=60)
+    return node.process.returncode, out.splitlines(), said
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("deepspeed train.py --lr 1", "--hostfile * --master_addr 127.0.0.1 --master_port 23456 train.py --lr 1"),
+        (
+            "deepspeed --hostfile hosts --master_port=7 'two words.py'",
+            "--master_addr 127.0.0.1 --hostfile hosts --master_port=7 two words.py",
+        ),
+        ("MASTER_PORT=8 deepspeed -H hosts x.py", "--master_addr 127.0.0.1 --master_port 8 -H hosts x.py"),
+    ],
+)
+def test_a_deepspeed_in_a_script_is_told_of_the_job_what_its_words_leave_out(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts").write_text("localhost slots=1\n")
+
+    code, found, said = by_script(program, tmp_path, line)
+
+    assert code == 9, said
+    assert found[0] == f"{tmp_path}/bin/deepspeed", "it is the image's own, called once"
+    assert fnmatch.fnmatch(" ".join(found[1:]), words)
+
+
+@pytest.mark.parametrize(
+    ("line", "granted", "refused"),
+    [
+        ("deepspeed --hostfile hosts x.py", "", "hosts:1: manager is no node of this job. Fix: name localhost;"),
+        (
+            "deepspeed x.py",
+            "1",
+            "deepspeed takes a node's GPUs from 0 on (0), and this job has 1. Fix: --env",
+        ),
+        ("PATH=${PATH%%:*} deepspeed x.py", "", "there is no other deepspeed on the PATH. Fix: "),
+    ],
+)
+def test_a_deepspeed_in_a_script_is_refused_what_it_would_be_on_the_command_line(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, granted: str, refused: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts").write_text("manager slots=1\n")
+
+    code, found, said = by_script(program, tmp_path, line, CUDA_VISIBLE_DEVICES=granted)
+
+    assert (code, found) == (2, []), said
+    assert f"torchrun-slurm: n1: {refused}" in said
+
+
+def test_an_image_without_deepspeed_gets_none(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    hostfile.stand_in(tmp_path, "torchrun-slurm", {"PATH": "/nonexistent"})
+
+    assert list((tmp_path / "bin").iterdir()) == []

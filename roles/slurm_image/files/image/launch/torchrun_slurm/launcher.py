@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Mapping
 
-from torchrun_slurm import network, rdma, ssh
+from torchrun_slurm import hostfile, network, rdma
 from torchrun_slurm.step import Refusal, Step, crowded, granted
 from torchrun_slurm.worker import WORKER
 
@@ -88,18 +88,8 @@ class Plan:
         if given.env != "torch" and self.gpus and self.workers > self.gpus:
             problem = f"{self.workers} workers of a node for {self.gpus} granted GPUs"
             raise Refusal(problem, "leave --nproc-per-node out")
-
         if given.env == "ssh":
-            ssh.listed_hosts(given.program, step.nodes, self.workers)
-            visible = self._environment.get("CUDA_VISIBLE_DEVICES", "")
-            counted = ",".join(map(str, range(self.gpus)))
-            # By ssh its launcher starts workers by itself, with these numbers. Elsewhere worker.see mends that.
-            if Path(given.program[0]).name == "deepspeed" and re.fullmatch(r"[\d,]+", visible) and visible != counted:
-                problem = f"deepspeed takes a node's GPUs from 0 on ({counted}), and this job has {visible}"
-                fix = (
-                    "--env deepspeed, which needs no ssh; or srun --container-image, where the job's GPUs are from 0 on"
-                )
-                raise Refusal(problem, fix)
+            hostfile.refuse(given.program, step.nodes, self.workers, self._environment)
 
     @property
     def launches(self) -> bool:
@@ -111,7 +101,7 @@ class Plan:
         more = self._more
         program: list[str] = self.given.program
         if self.given.env == "ssh":
-            program = ssh.with_hosts(program, f"{directory}/hosts", self.added)
+            program = hostfile.with_hosts(program, f"{directory}/hosts", self.added)
         if not self.launches:
             return [sys.executable, "-u", *program] if program[0].endswith(".py") else program
         options = [word for word in more if word not in MODULE | NO_PYTHON]

@@ -13,8 +13,9 @@ threads each), prints it in one line on the first node, has all nodes looked at,
   --env torch      PROGRAM itself in each task, with RANK, LOCAL_RANK, WORLD_SIZE: for init_method="env://"
   --env deepspeed  DeepSpeed's launcher without ssh, with a host file of the job's own; one task a node
   --env ssh        PROGRAM itself, on the first node, which reaches the others' containers by ssh: "deepspeed train.py"
-                   by pdsh, mpirun. Keys and daemons are of this job alone. --output-dir, or the working directory, must
-                   be the same on all nodes; the image needs openssh-server and openssh-client
+                   by pdsh, mpirun, or a script that calls them. deepspeed is told the job's nodes and where they meet
+                   unless its words say it. Keys and daemons are of this job alone. --output-dir, or the working
+                   directory, must be the same on all nodes; the image needs openssh-server and openssh-client
 
   --nproc-per-node N   workers of a node; as it is the granted GPUs, and one where there are none
   --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module; none that say
@@ -51,7 +52,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from torchrun_slurm import health, launcher, numa, requeue, running, ssh, talk, team, watch
+from torchrun_slurm import health, hostfile, launcher, numa, requeue, running, ssh, talk, team, watch
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
 
@@ -179,6 +180,7 @@ def entered(
         team.say(f"not started: {', '.join(closed)}: no sshd answers there at port {member.step.talk_port}: see above")
         return None
     plan.list_hosts(directory)
+    hostfile.stand_in(directory, launcher.OWN, own)
     own["PATH"] = f"{directory}/bin:{own.get('PATH', os.defpath)}"
     return watch.Program(plan.words(str(directory)), own, directory, 0)
 

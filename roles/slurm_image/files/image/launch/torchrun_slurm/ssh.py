@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
@@ -23,7 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping
 
 from torchrun_slurm import watch
 from torchrun_slurm.step import Refusal, Step
@@ -206,54 +205,3 @@ def session(own: Path) -> int:
     with contextlib.suppress(OSError):
         os.chdir(environment.get("PWD", "/"))
     os.execve(shell, [shell, "-c", asked] if asked else [shell, "-l"], environment)  # noqa: S606 - it is the shell
-
-
-def with_hosts(program: Sequence[str], listed: str, added: Mapping[str, str]) -> list[str]:
-    """Return a launcher's words with what it has to be told of the job: its nodes, where they meet.
-
-    DeepSpeed would start on this node alone without a list, take any of the first node's addresses, and a port that is
-    every job's.
-    """
-    words = list(program)
-    if Path(words[0]).name != "deepspeed":
-        return words
-    told: list[str] = []
-    if host_file(words) is None:
-        told += ["--hostfile", listed]
-    for option, name in (("--master_addr", "MASTER_ADDR"), ("--master_port", "MASTER_PORT")):
-        if not any(word.partition("=")[0].replace("-", "_") == option.replace("-", "_") for word in words):
-            told += [option, added[name]]
-    return [words[0], *told, *words[1:]]
-
-
-def host_file(program: Sequence[str]) -> str | None:
-    """Return the file in which the user lists hosts, None where there is none."""
-    # mpirun's -H is a list of names.
-    options = ("--hostfile", "--machinefile", *(["-H"] if Path(program[0]).name == "deepspeed" else []))
-    for word, following in zip(program, [*program[1:], ""]):
-        name, has, value = word.partition("=")
-        if name in options and (has or following):
-            return value if has else following
-    return None
-
-
-def listed_hosts(program: Sequence[str], nodes: Sequence[str], workers: int) -> None:
-    """Refuse a list of hosts that this job has not got."""
-    file = host_file(program)
-    if file is None:
-        return
-    try:
-        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as problem:
-        raise Refusal(
-            f"{file}: {problem.strerror}", "leave the list of hosts out: the job's nodes are known"
-        ) from problem
-    for number, line in enumerate(lines, 1):
-        host = re.match(r"\s*([^\s#]+)", line)
-        slots = re.search(r"\bslots\s*=\s*(\d+)", line)
-        if host and host[1] not in nodes:
-            told = f"{file}:{number}: {host[1]} is no node of this job"
-            raise Refusal(told, f"name {', '.join(nodes[:8])}; or leave the list out: the job's nodes are known")
-        if host and slots and int(slots[1]) > workers:
-            told = f"{file}:{number}: {slots[1]} slots for {workers} granted GPUs of a node"
-            raise Refusal(told, f"slots={workers}; or more of --gpus-per-node")
