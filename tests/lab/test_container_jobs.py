@@ -49,6 +49,10 @@ def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) 
     assert len(lines) == 20
     assert lines[:10] == lines[10:]
     assert inside == [INSIDE, "/"]
+    # The cluster hands no limit of the submitter's on (PropagateResourceLimits=NONE), but one that is asked for.
+    limits = ("srun", "srun --propagate=NOFILE", "srun --propagate=NOFILE --container-image=$I")
+    script = "; ".join(["ulimit -n 512", *(f"{step} sh -c 'ulimit -n'" for step in limits)])
+    assert [line == "512" for line in said(provisioned_lab, script)] == [False, True, True]
     # What the step's own prolog says, as the user before each task, and where the user wants what is temporary.
     prolog = "printf '#!/bin/sh\\necho export MARK=of-the-prolog\\n' >before.sh; chmod +x before.sh"
     told = "sh -c 'echo $MARK $TMPDIR; touch $TMPDIR/x && echo written'"
@@ -232,6 +236,31 @@ def test_an_archives_image_has_its_own_variables_directory_and_entry_point(provi
     assert said(lab, f"{given} --container-env=MARK,NONE {show}") == ["image job mine /work"]
     entry = "--container-entrypoint --container-workdir=/etc"
     assert said(lab, f"{given} {entry} {show}") == ["first", "image image mine /etc"]
+
+
+#: What is loaded, saved and loaded again, and what a container becomes; "gone" is said in between.
+NAMED = """
+docker load -i small.tar
+rm -f again.tar; docker save -o again.tar small:1
+docker rmi small:1; podman image exists small:1 || echo gone
+docker load -i again.tar; rm again.tar
+docker run --name mine small:1 /bin/sh -c ': >/of-mine'; docker commit mine committed:1
+"""
+
+
+def test_what_docker_loads_and_commits_is_found_by_its_name_on_another_node(provisioned_lab: Lab, small: str) -> None:
+    lab, look = provisioned_lab, "/bin/sh -c '[ -e /of-mine ] && echo $OWN and more || echo $OWN'"
+    step = "srun --quiet --nodelist=node2 --container-image"
+    try:
+        made = said(
+            lab, f"cat >own.sh <<'END'\n{NAMED}END\nsrun --quiet --nodelist=node1 sh -ex own.sh 2>&1; rm own.sh"
+        )
+        found = said(lab, f"{step}=small:1 {look}; {step}=committed:1 {look}")
+    finally:
+        lab.said("srun --quiet docker rmi small:1 committed:1 || true")
+
+    assert "gone" in made, made
+    assert found == ["image", "image and more"], made
 
 
 def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> None:

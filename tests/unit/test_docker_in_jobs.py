@@ -478,6 +478,36 @@ def test_what_a_build_gives_a_name_to_is_kept(words: str, names: list[str], monk
 
 
 @pytest.mark.parametrize(
+    ("words", "said", "names"),
+    [
+        (
+            "load -i a.tar",
+            "Loaded image: localhost/a:1\nLoaded image: docker.io/library/b:2\n",
+            ["localhost/a:1", "docker.io/library/b:2"],
+        ),
+        ("image load --input a.tar", "Loaded image(s): localhost/a:1\n", ["localhost/a:1"]),
+        ("commit mine done:1", "", ["done:1"]),
+        ("container commit --message text mine done:1", "", ["done:1"]),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 125])
+def test_what_a_container_or_an_archive_becomes_is_kept_where_it_became_one(
+    words: str, said: str, names: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        ran.append(command)
+        return type("Done", (), {"returncode": code, "stdout": said})
+
+    monkeypatch.setattr(DOCKER["subprocess"], "run", run)
+
+    assert DOCKER["main"](words.split()) == code
+    kept = [command[1:] for command in ran if command[0].endswith("own-images")]
+    assert kept == ([["keep", name] for name in names] if code == 0 else [])
+
+
+@pytest.mark.parametrize(
     ("service", "words"),
     [
         ({}, []),
