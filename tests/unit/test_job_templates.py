@@ -85,6 +85,33 @@ def test_a_size_of_the_script_itself_is_looked_at_as_well_and_good_ones_are_subm
     assert (good.returncode, good.stdout.splitlines()[-1]) == (0, "sbatch called")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "arguments", "connections"),
+    [
+        ({}, "", "none"),
+        ({"PP": "2"}, "", "none"),
+        ({"TP": "2"}, "", "1"),
+        ({"CP": "2"}, "", "1"),
+        ({"TP": "2"}, "--use-megatron-fsdp", "none"),
+    ],
+)
+def test_transfers_are_kept_in_one_queue_only_where_tensors_or_contexts_are_shared_out(
+    tmp_path: Path, sizes: dict[str, str], arguments: str, connections: str
+) -> None:
+    (tmp_path / "srun").write_text(
+        "#!/bin/sh\necho connections ${CUDA_DEVICE_MAX_CONNECTIONS-none}\n", encoding="ascii"
+    )
+    (tmp_path / "srun").chmod(0o755)
+    script = tmp_path / "megatron.sh"
+    script.write_text(MEGATRON.read_text(encoding="utf-8").replace("training=(", f"training=({arguments} "))
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_END_TIME": str(int(time.time()) + 3000)}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", **slurm, **sizes}
+
+    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"connections {connections}\n"
+
+
 #: Templates that go on in a new turn.
 TURNS = [name for name in SCRIPTS if "scontrol requeue" in (PLACE / name).read_text(encoding="utf-8")]
 

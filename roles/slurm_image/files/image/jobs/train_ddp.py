@@ -47,13 +47,16 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 8)).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 step = 0
-if given.checkpoint and given.checkpoint.exists():
-    saved = torch.load(given.checkpoint, map_location=device)
+# The last two are kept; a job that ends between two renames has left the older one.
+kept = [given.checkpoint, given.checkpoint.with_suffix(".old.pt")] if given.checkpoint else []
+last = next((path for path in kept if path.exists()), None)
+if last:
+    saved = torch.load(last, map_location=device)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     step = saved["step"]
     if rank == 0:
-        print(f"resumed at step {step}", flush=True)
+        print(f"resumed at step {step}, saved by {saved['world']} workers, now {world}", flush=True)
 parallel = DistributedDataParallel(model, device_ids=[local] if cuda else None) if world > 1 else model
 
 
@@ -76,10 +79,19 @@ def save() -> None:
     """Write the checkpoint as a whole or not at all."""
     if rank == 0 and given.checkpoint:
         given.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        fresh = given.checkpoint.with_suffix(".new")
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, fresh)
+        fresh = given.checkpoint.with_suffix(".new.pt")
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "world": world}
+        with fresh.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())  # else a machine that loses its power may have the name without the content
+        if given.checkpoint.exists():
+            given.checkpoint.replace(kept[1])
         fresh.replace(given.checkpoint)
 
+
+if mean(torch.tensor(step, dtype=torch.float64, device=device)) != step:
+    raise SystemExit(f"rank {rank} begins at step {step}, others elsewhere: is --checkpoint one file on all nodes?")
 
 writer = None
 if given.tensorboard and rank == 0:

@@ -84,6 +84,7 @@ def by_zero() -> None:
     settings["train_micro_batch_size_per_gpu"] = given.batch // world
     model = nn.Sequential(*layers)
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)
+    print(f"shared out: ZeRO stage {engine.zero_optimization_stage()}", flush=True)
     own = slice(rank * given.batch // world, (rank + 1) * given.batch // world)
     for step in range(resumed(engine), given.steps):
         asked, answer = (part[own].to(engine.device) for part in data(step))
@@ -107,6 +108,7 @@ def by_pipeline() -> None:
     net = PipelineModule(layers=layers, loss_fn=nn.functional.mse_loss, num_stages=given.pipeline)
     own = [one for one in net.parameters() if one.requires_grad]
     engine, *_ = deepspeed.initialize(model=net, model_parameters=own, config=settings)
+    print(f"shared out: {engine.num_stages} pipeline stages", flush=True)
     first = engine.grid.get_data_parallel_rank() * size * parts
     for step in range(resumed(engine), given.steps):
         asked, answer = data(step)
