@@ -32,7 +32,6 @@ CHANGED = {
     "--max-position-embeddings 4096": "--max-position-embeddings 16",
     "--micro-batch-size 4": "--micro-batch-size 2",
     "--global-batch-size 512": "--global-batch-size 16",
-    "--lr 1e-5": "--lr 1e-2",
     "--train-iters 500000": "--train-iters 5",
     "--save-interval 1000": "--save-interval 5",
 }

@@ -18,6 +18,9 @@ from provision.inventory import loader
 STAGES = ("base", "containers", "slurm")
 SOCKET = "/run/clusterctl/docker.sock"
 
+#: What the provision said that made it so.
+CHOSEN: list[str] = []
+
 #: What each worker does: in a process group over both, by the name of the first one's container.
 TRAIN = """
 import os, torch, torch.distributed as dist
@@ -53,7 +56,9 @@ def lab(provisioned_lab: Lab) -> Iterator[Lab]:
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(chosen))
     provisioned_lab.inventory.write_text(inventory + "\n".join(own))
-    labs.clusterctl("provision", provisioned_lab.inventory, *STAGES)
+    # As every provision of all stages, with a look at the machines before.
+    done = labs.clusterctl("provision", provisioned_lab.inventory, "preflight", *STAGES)
+    CHOSEN.extend((done.stdout + done.stderr).splitlines())
     yield provisioned_lab
     file.unlink(missing_ok=True)
     provisioned_lab.inventory.write_text(inventory)
@@ -85,7 +90,10 @@ def test_who_is_in_the_group_has_the_machines_docker_in_a_job_and_nobody_else(la
     assert lab.said(version) == engine
     assert lab.said(version, user="ben") != engine
     assert "Permission denied" in lab.ssh("head", f"srun python3 -c '{TRY}'", user="ben").stderr
-    # Each run says what it means.
+    # Each run says what it means, also the one that made it so.
+    told = [line for line in CHOSEN if line.startswith("warn ") and " job_docker.risk " in line]
+    assert len(told) == 1, "\n".join(CHOSEN)
+    assert "who is in dockerjobs is root on this machine" in told[0]
     risk = {
         one["host"]: one
         for one in labs.document(lab.inventory, "preflight")["checks"]

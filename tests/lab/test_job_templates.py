@@ -16,6 +16,8 @@ from typing import Any
 import labs
 import pytest
 
+from provision import content
+
 PLACE = "/usr/local/share/clusterctl/jobs"
 SIZES = "--cpus-per-task=1 --mem-per-gpu=600M --time=10"
 LOSS = re.compile(r"(?:step|iteration) (\d+)\S* (?:lm )?loss (\d+\.\d+)")
@@ -44,12 +46,16 @@ def done(lab: labs.Lab, words: str, *, code: int = 0) -> str:
     return ran.stdout
 
 
-def submitted(lab: labs.Lab, template: str, options: str = "", *, before: str = "") -> str:
-    """Submit a template, wait for its end, and return its log."""
+def submitted(lab: labs.Lab, template: str, options: str = "", *, before: str = "", machine: str = "head") -> str:
+    """Submit a template, wait for its end, and return its log. ``machine``: where it is submitted."""
     name = template.partition(".")[0]
     sbatch = f"--wait {SIZES} {options}"
     start = f"./{template} {sbatch}" if template.endswith(".sh") else f"sbatch {sbatch} {template}"
-    return done(lab, f"{before} rm -f {name}-*.log; {start} >/dev/null; code=$?; cat {name}-*.log; exit $code")
+    done(lab, f"rm -f {name}-*.log")
+    ran = lab.ssh(machine, f"cd templates && . ./image.sh && {before} {start}", user="ada")
+    log = done(lab, f"cat {name}-*.log || true")
+    assert ran.returncode == 0, ran.stdout + ran.stderr + log
+    return log
 
 
 def losses(log: str) -> dict[str, float]:
@@ -72,7 +78,9 @@ def nodes(log: str) -> list[str]:
 
 
 def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_process_does(templates: labs.Lab) -> None:
-    log = submitted(templates, "ddp-container.sbatch", "--gpus-per-node=2")
+    files = {path.name for path in (content.ROOT / "roles/slurm_image/files/image/jobs").iterdir() if path.is_file()}
+    assert set(templates.ssh("login1", f"ls {PLACE}", user="ada").stdout.split()) == files
+    log = submitted(templates, "ddp-container.sbatch", "--gpus-per-node=2", machine="login1")
 
     assert nodes(log) == ["node1", "node1", "node2", "node2"]
     assert losses(log) == pytest.approx(alone(templates, "python3 train_ddp.py"), rel=1e-3)
@@ -111,8 +119,11 @@ def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(temp
     inside = ("VERSION_CODENAME=bookworm", "/", "ada")
     assert sorted(said.splitlines()) == sorted(f"{node}: {line}" for node in "01" for line in inside)
     assert done(lab, f"job-exec {job} -w node2 hostname").split() == ["node2"]
-    shell = f"echo 'echo in $(hostname) $VERSION_CODENAME; exit 4' | script -qec 'job-shell {job} node2' /dev/null"
-    assert "in node2" in done(lab, f"{shell} || true")
+    # The node itself is of another release.
+    assert "bookworm" not in lab.root("node2", "docker exec slurmd grep ^VERSION_CODENAME /etc/os-release")
+    typed = ". /etc/os-release; echo in $(hostname) $VERSION_CODENAME; exit 4"
+    shell = f"echo '{typed}' | script -qec 'job-shell {job} node2' /dev/null"
+    assert "in node2 bookworm" in done(lab, shell, code=4)
     done(lab, f"scancel {job}")
     gone = done(lab, f"sleep 2; job-exec {job} true 2>&1 || true")
     assert gone.strip() == f"job-exec: job {job} does not run. squeue --me"
@@ -162,25 +173,6 @@ def test_a_task_of_an_array_that_is_killed_fails_alone(templates: labs.Lab) -> N
     labs.until(lambda: state(lab, f"{job}_0").startswith("FAILED|"), 30, lambda: state(lab, f"{job}_0"))
     assert state(lab, f"{job}_1").startswith("RUNNING|")
     lab.said(f"scancel {job}")
-
-
-@pytest.mark.jobs
-def test_a_job_that_is_told_to_stop_goes_on_in_another_turn_to_the_same_loss(templates: labs.Lab) -> None:
-    lab = templates
-    steps = 2000
-    done(lab, f"sed 's/train_ddp.py /train_ddp.py --steps {steps} /' ddp-container.sbatch >turns.sbatch")
-    job = done(lab, f"sbatch {SIZES} --parsable --job-name=turns turns.sbatch").strip()
-    labs.until(lambda: "step 100 " in done(lab, f"cat turns-{job}.log || true"), 120, "it does not train")
-
-    lab.said(f"scancel --batch --signal=USR1 {job}")
-
-    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
-    labs.until(lambda: lab.said(asked) == "COMPLETED|0:0", 600, lambda: lab.said(asked))
-    log = done(lab, f"cat turns-{job}.log")
-    (stopped,) = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
-    assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
-    last = alone(lab, f"python3 train_ddp.py --steps {steps}")[str(steps)]
-    assert losses(log)[str(steps)] == pytest.approx(last, rel=1e-3)
 
 
 @pytest.mark.jobs
@@ -289,15 +281,17 @@ class Long:
         """Return what it has printed."""
         return done(self.lab, f"cat {self.name}-{run}.log 2>/dev/null || true")
 
-    def goes_on(self) -> None:
-        """Requeue it: each loss of its second turn is that of a training that nobody has disturbed.
+    def goes_on(self, *, told: bool = False) -> None:
+        """Have it requeued: each loss of its second turn is that of a training that nobody has disturbed.
 
         An optimizer that has forgotten what it had is seen in the first of them, and half of them differ by a tenth.
+
+        Args:
+            told: it is told that its time is short, saves and puts itself back; else as after a node's failure.
         """
         lab = self.lab
         job = self.started("again")
-        # As Slurm does it after a node's failure.
-        lab.said(f"scontrol requeue {job}")
+        lab.said(f"scancel --batch --signal=USR1 {job}" if told else f"scontrol requeue {job}")
         lab.requeued(job)
         labs.until(lambda: state(lab, job) == "COMPLETED|0:0", 300, lambda: state(lab, job) + self.log("again"))
         log = self.log("again")
@@ -306,6 +300,10 @@ class Long:
         assert set(nodes(log)) == {"node1", "node2"}
         undisturbed, found = alone(lab, f"python3 {self.program}", before=self.before), losses(second)
         assert str(LONG) in found
+        if told:
+            stopped = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
+            assert len(stopped) == 1
+            assert stopped == re.findall(r"^resumed at step (\d+)", log, re.MULTILINE)
         assert found == pytest.approx({step: undisturbed[step] for step in found}, rel=1e-3, abs=2e-6)
 
     def ends_with_a_worker(self) -> None:
@@ -316,7 +314,13 @@ class Long:
         labs.until(lambda: state(lab, job).startswith("FAILED|"), 30, lambda: state(lab, job))
 
 
-@pytest.mark.parametrize("template", every_day(BY_PYTORCH, "ddp-container.sbatch"))
+def test_a_training_that_is_told_to_stop_puts_itself_back_and_goes_on_to_the_same_losses(templates: labs.Lab) -> None:
+    Long(templates, "ddp-container.sbatch").goes_on(told=True)
+
+
+# For every day: one that is told to stop, which is requeued as well, by itself.
+@pytest.mark.jobs
+@pytest.mark.parametrize("template", BY_PYTORCH)
 def test_a_training_that_is_requeued_goes_on_with_the_losses_that_it_would_have_had(
     templates: labs.Lab, template: str
 ) -> None:
@@ -426,12 +430,17 @@ def test_deepspeed_enters_the_other_nodes_containers_by_ssh_where_that_is_wanted
 
 
 @pytest.mark.jobs
-@pytest.mark.parametrize("how", ["--zero 1", "--zero 3", "--pipeline 2"])
-def test_deepspeed_shares_out_what_it_is_told_to(templates: labs.Lab, frameworks: str, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "says"), [("--zero 1", "ZeRO stage 1"), ("--zero 3", "ZeRO stage 3"), ("--pipeline 2", "2 pipeline stages")]
+)
+def test_deepspeed_shares_out_what_it_is_told_to(templates: labs.Lab, frameworks: str, how: str, says: str) -> None:
     done(templates, f"sed 's/--zero 2/{how}/' deepspeed.sbatch >shared.sbatch")
 
     log = submitted(templates, "shared.sbatch", "--job-name=shared", before=f"export {frameworks};")
 
+    # As DeepSpeed's engine has it on each worker; without a break between lines as in nodes().
+    assert log.count(f"shared out: {says}") == 2
+    assert nodes(log) == ["node1", "node2"]
     wanted = "-m torch.distributed.run train_deepspeed.py --zero 0"
     assert losses(log) == pytest.approx(alone(templates, f"python3 {wanted}", before=f"export {frameworks};"), rel=1e-3)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from importlib import metadata
@@ -79,7 +80,6 @@ def test_torchrun_gets_what_a_script_would_compute_by_hand(capsys: pytest.Captur
     assert code == 0
     assert variables["MASTER_ADDR"] == "10.0.0.1"
     assert variables["MASTER_PORT"] == str(port)
-    assert int(variables["OMP_NUM_THREADS"]) >= 1
     assert command.split(" ", 1)[1] == (
         "-m torch.distributed.run --nnodes 2 --node_rank 1 --nproc_per_node 4 --master_addr 10.0.0.1"
         f" --master_port {port} --max-restarts 1"
@@ -139,6 +139,23 @@ def test_what_the_user_has_set_stays(capsys: pytest.CaptureFixture[str]) -> None
     _, variables, _ = dry(capsys, "train.py", **own)
 
     assert {name: variables.get(name, own[name]) for name in own} == own
+
+
+@pytest.mark.parametrize(
+    ("words", "processors", "threads"),
+    [((), 64, "16"), (("--nproc-per-node", "3"), 64, "21"), ((), 2, "1"), (("--env", "torch"), 64, "8")],
+)
+def test_a_workers_threads_are_its_part_of_the_processors_that_the_task_has(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    processors: int,
+    threads: str,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    tasks = {"SLURM_STEP_TASKS_PER_NODE": "8(x2)", "CUDA_VISIBLE_DEVICES": ""} if words == ("--env", "torch") else {}
+
+    assert dry(capsys, *words, "train.py", **tasks)[1]["OMP_NUM_THREADS"] == threads
 
 
 def test_jobs_and_steps_side_by_side_have_ports_of_their_own() -> None:
