@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
@@ -34,6 +35,7 @@ def require_fit(cluster: Cluster, hosts: Collection[str]) -> None:
     kinds = {node.name: node.hardware for node in cluster.nodes}
     gres = [hardware.gres for hardware in {id(one): one for one in kinds.values()}.values()]
     require_weighed(cluster.slurm_parameters, gres)
+    _require_whole(cluster, everywhere)
     for number, partition in enumerate(cluster.partitions):
         own = dict(partition.parameters)
         named = kinds if partition.nodes is None else partition.nodes
@@ -50,6 +52,48 @@ def require_fit(cluster: Cluster, hosts: Collection[str]) -> None:
                 name, problem, fix = wrong
                 problem = f"partition {partition.name}: {problem}"
                 raise ClusterctlError(problem, fix=fix, entry=_entry(number, partition, name, everywhere))
+
+
+def _require_whole(cluster: Cluster, everywhere: Mapping[str, str]) -> None:
+    """Refuse parameters with which no node could be in the cluster, or no job could start on any."""
+    count = len(cluster.nodes)
+    for name, problem, fix in (*_counts(everywhere, count), *_old_control_groups(cluster, everywhere)):
+        spelt = next(key for key in cluster.slurm_parameters if key.lower() == name.lower())
+        entry = ("slurm_conf_parameters", None, spelt)
+        raise ClusterctlError(f"slurm_conf_parameters: {problem}", fix=fix, entry=entry)
+    memory = [node.hardware.real_memory or 0 for node in cluster.nodes]
+    for name, value in cluster.cgroup_parameters.items():
+        if name.lower() == "minramspace" and value and value.isdecimal() and 0 < min(memory) < int(value):
+            raise ClusterctlError(
+                f"slurm_conf_cgroup_parameters: {name} is {value} MB, and a node has {min(memory)}: each of its jobs "
+                "would be given more than there is",
+                fix=f"lower {name}; it is in MB, and 30 where it is left out",
+                entry=("slurm_conf_cgroup_parameters", None, name),
+            )
+
+
+def _counts(everywhere: Mapping[str, str], count: int) -> Iterator[Wrong]:
+    most = everywhere.get("maxnodecount", "")
+    if most.isdecimal() and int(most) < count:
+        problem = f"MaxNodeCount is {most}, and there are {count} compute nodes: slurmctld would not start"
+        yield "MaxNodeCount", problem, f"write {count} or more, or remove it"
+    low, _, high = everywhere.get("srunportrange", "").partition("-")
+    # slurm.conf(5): srun listens on 3, and on 2 more for every 48 hosts.
+    least = 3 + 2 * math.ceil(count / 48)
+    if high and int(high) - int(low) + 1 < least:
+        problem = f"SrunPortRange has {int(high) - int(low) + 1} ports, and one srun on all nodes takes {least}"
+        yield "SrunPortRange", problem, "give it hundreds, for the sruns of a machine together: 60001-63000 is ours"
+
+
+def _old_control_groups(cluster: Cluster, everywhere: Mapping[str, str]) -> Iterator[Wrong]:
+    for name in (
+        ("TaskPlugin", "ProctrackType", "JobAcctGatherType") if cluster.cgroup_v1_allowed and cluster.cgroup_v1 else ()
+    ):
+        words = everywhere.get(name.lower(), "").lower().split(",")
+        if found := next((word for word in words if word.endswith("/cgroup")), ""):
+            nodes = hostlist.fold(cluster.cgroup_v1)
+            problem = f"{name} has {found}, and {nodes} has cgroup v1, with which slurmd would not start"
+            yield name, problem, f"remove {name}: then it is what nodes of both kinds can use"
 
 
 def _entry(number: int, partition: Partition, name: str, everywhere: Mapping[str, str]) -> tuple[str, int | None, str]:
@@ -84,12 +128,32 @@ def _memory(own: Mapping[str, str], everywhere: Mapping[str, str], hardware: Seq
     of_gpu = own.get("DefMemPerGPU") or everywhere.get("defmempergpu", "")
     if with_gpus and (wrong := _one_memory("DefMemPerGPU", of_gpu, "", "", with_gpus)):
         return wrong
+    if of_gpu.isdecimal() and with_gpus and (least := _least_of_all_gpus(int(of_gpu), with_gpus)):
+        gpus, has = least
+        problem = (
+            f"DefMemPerGPU is {of_gpu} MB: a job with all {gpus} GPUs of a node would wait for {gpus * int(of_gpu)}"
+        )
+        return "DefMemPerGPU", f"{problem} MB, and no node has more than {has}", f"write {has // gpus} or less"
     cpus = own.get("DefCPUPerGPU") or everywhere.get("defcpupergpu", "")
     if cpus.isdecimal() and with_gpus and all(one.cpus for one in with_gpus):
         largest = max(one.cpus or 0 for one in with_gpus)
         if int(cpus) > largest:
             return "DefCPUPerGPU", f"DefCpuPerGPU is {cpus}, and no node has more than {largest}", "lower it"
     return None
+
+
+def _least_of_all_gpus(megabytes: int, with_gpus: Sequence[Hardware]) -> tuple[int, int] | None:
+    """Return GPUs and memory of the node that misses least for a job with all its GPUs; None where one has enough."""
+    found = [
+        (
+            sum(item.count for item in one.gres or () if item.name == "gpu"),
+            (one.real_memory or 0) - (one.mem_spec_limit or 0),
+        )
+        for one in with_gpus
+    ]
+    if any(not gpus or has <= 0 or gpus * megabytes <= has for gpus, has in found):
+        return None
+    return max(found, key=lambda one: one[1] / one[0])
 
 
 def _one_memory(name: str, value: str, limit: str, highest: str, hardware: Sequence[Hardware]) -> Wrong | None:

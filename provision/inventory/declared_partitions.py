@@ -68,6 +68,17 @@ def _require_alternates(partitions: Sequence[Partition], declared: Sequence[Mapp
                 else f"name one of {', '.join(others) or 'several'}, or leave it out",
                 entry=_entry(number, declared[number], "Alternate"),
             )
+    after = {one.name: _says(one, "Alternate") for one in partitions}
+    for number, partition in enumerate(partitions):
+        way = [partition.name]
+        while after[way[-1]] and way[0] not in way[1:] and len(way) <= len(after):
+            way.append(after[way[-1]])
+        if way[0] in way[1:]:
+            raise ClusterctlError(
+                f"partitions are each other's Alternate in a circle: {' -> '.join(way)}",
+                fix=f"take Alternate out of {way[-2]}",
+                entry=_entry(number, declared[number], "Alternate"),
+            )
 
 
 def _require_one_default(partitions: Sequence[Partition]) -> None:

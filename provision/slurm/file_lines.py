@@ -10,11 +10,10 @@ import difflib
 import re
 from collections.abc import Collection, Iterator
 
-import yaml
-
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.slurm.file_wholes import Lines, Wrong, fabric, namespaces
+from provision.slurm.file_yaml import wrong_yaml
 from provision.slurm.parameter_table import NEWEST
 from provision.slurm.parameters import known, misfit, unknown
 
@@ -43,7 +42,7 @@ def wrong_line(
     directories in which slurmd can write, None where they are not known.
     """
     if name.endswith(".yaml"):
-        return _yaml(text)
+        return wrong_yaml(name, text, release, nodes)
     if name == "plugstack.conf":
         return next(_plugins(text), None)
     if not known(name) or release > NEWEST:
@@ -51,7 +50,10 @@ def wrong_line(
     lines = []
     for row, line in _lines(text):
         pairs, rest = [(key, value.strip('"')) for key, value in _PAIR.findall(line)], _PAIR.sub("", line).strip()
-        if rest and not re.match(r"include\s", line, re.IGNORECASE):
+        if re.match(r"include\s", line, re.IGNORECASE):
+            fix = f"write the lines of that file here; slurm_conf_files gives {name} to the daemons alone"
+            return Wrong(row, f"{line[:70]!r}: the daemons that read {name} have no other file beside it", fix)
+        if rest:
             return Wrong(row, f"{rest.split()[0][:40]!r} is no parameter with a value", f"write KEY=VALUE; {name}(5)")
         keys = [key.lower() for key, _ in pairs]
         if twice := next((key for key in keys if keys.count(key) > 1), ""):
@@ -160,14 +162,3 @@ def _plugins(text: str) -> Iterator[Wrong]:
             yield Wrong(
                 row, f"include is {path[0][:70]!r}: it must be a whole path", "give the whole path, on the nodes"
             )
-
-
-def _yaml(text: str) -> Wrong | None:
-    try:
-        told = yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return Wrong(mark.line + 1 if mark else 1, "this is no YAML", f"correct it: {getattr(error, 'problem', error)}")
-    if not isinstance(told, list | dict):
-        return Wrong(1, "this is neither a list nor a mapping", "write it as Slurm's manual page shows")
-    return None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from provision import hostlist
 from provision.model.mounts import below
+from provision.slurm.parameters import ON
 
 #: Each line's row (from 1) and its keys, in lower case, with their values.
 Lines = list[tuple[int, dict[str, str]]]
@@ -24,8 +25,10 @@ _LONGEST = 64
 _INCOMPLETE = "25.05"
 #: What no job can do without, of Dirs.
 _NEEDED = ("/", "/bin", "/dev", "/etc", "/home", "/lib", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
-#: Where ours is.
-_OURS = "/var/lib/clusterctl/jobtmp"
+#: Where ours is, in a directory in which nothing makes another but slurmd, where AutoBasePath says so.
+_STATE = "/var/lib/clusterctl"
+_OURS = f"{_STATE}/jobtmp"
+_MADE = f"AutoBasePath=true BasePath={_OURS}"
 
 
 class Wrong(NamedTuple):
@@ -120,20 +123,26 @@ def namespaces(lines: Lines, writable: Collection[str] | None) -> Wrong | None:
         if needed := next((one for one in line.get("dirs", "").split(",") if one in _NEEDED), ""):
             return Wrong(row, f"Dirs has {needed}, which a job would see empty", "write Dirs=/tmp,/var/tmp,/dev/shm")
         if "nodename" in line and not path:
-            return Wrong(row, f"{line['nodename']} has no BasePath", f"add BasePath={_OURS}, or BasePath=none")
+            return Wrong(row, f"{line['nodename']} has no BasePath", f"add {_MADE}, or BasePath=none")
         if not path or path.lower() == "none":
             continue
         if path in _dirs(lines, line):
-            return Wrong(row, f"BasePath {path} is one of Dirs, too", f"write BasePath={_OURS}")
+            return Wrong(row, f"BasePath {path} is one of Dirs, too", f"write {_MADE}")
         if writable is not None and not any(below(path, one) for one in writable):
             problem = f"BasePath is {path}, where slurmd's container is read-only"
-            return Wrong(
-                row, problem, f"write BasePath={_OURS}, or a directory of cluster_mounts, as with fstype local"
-            )
+            return Wrong(row, problem, f"write {_MADE}, or a directory of cluster_mounts, as with fstype local")
+        if path.startswith(f"{_STATE}/") and _auto(lines, line).lower() not in ON:
+            problem = f"BasePath is {path}, which nothing makes: slurmd would not start"
+            return Wrong(row, problem, f"add AutoBasePath=true, as in {_MADE}")
     if not any("basepath" in line for _, line in lines):
-        fix = f"add BasePath={_OURS}; or let jobs share /tmp by 'JobContainerType: null', and remove the file"
+        fix = f"add {_MADE}; or let jobs share /tmp by 'JobContainerType: null', and remove the file"
         return Wrong(lines[0][0] if lines else 1, "there is no BasePath: jobs would share /tmp", fix)
     return None
+
+
+def _auto(lines: Lines, line: dict[str, str]) -> str:
+    of_all = next((one["autobasepath"] for _, one in lines if "autobasepath" in one and "nodename" not in one), "no")
+    return line.get("autobasepath", of_all)
 
 
 def _dirs(lines: Lines, line: dict[str, str]) -> Iterator[str]:

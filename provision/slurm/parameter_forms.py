@@ -257,12 +257,13 @@ BOUNDS: dict[str, dict[str, tuple[int, int | None]]] = {
     "cgroup.conf": {"MemorySwappiness": (0, 100), "SystemdTimeout": (1, None)},
     "slurmdbd.conf": {"MessageTimeout": (1, None), "TCPTimeout": (1, None)},
 }
-#: The same of numbers with a fraction: percentages. Of a limit of 0 MinRAMSpace is left, 30 MB for any job.
+#: The same of numbers with a fraction: percentages. Of a limit of 0 MinRAMSpace is left, 30 MB for any job, and
+#: who writes 1 means the whole.
 FRACTIONS: dict[str, dict[str, tuple[float, float]]] = {
     "cgroup.conf": {
-        "AllowedRAMSpace": (1, 1000),
+        "AllowedRAMSpace": (10, 1000),
         "AllowedSwapSpace": (0, 1000),
-        "MaxRAMPercent": (1, 100),
+        "MaxRAMPercent": (10, 100),
         "MaxSwapPercent": (0, 100),
     },
 }

@@ -142,6 +142,8 @@ def _beside(name: str, given: Sequence[str]) -> str:
         low, _, high = item.partition("-")
         if not int(low) <= int(high or low) <= _LAST_EXIT:
             return f"{item} is no range of exit codes from 0 to {_LAST_EXIT}, the lower one first"
+        if not int(low):
+            return f"{item} has 0, the exit code of success: each job that succeeds would be queued again"
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from provision.slurm.names import SRUN_PORTS
+from provision.slurm.names import LUA, SRUN_PORTS
 from provision.slurm.parameters_together import minutes
 
 #: What is wrong with a parameter: its name, the sentence, and what to do.
@@ -32,6 +32,7 @@ def beside_ours(given: Mapping[str, str | None]) -> Wrong | None:
                 _times(there),
                 _zero(there),
                 _selection(there, removed),
+                _scripts(there),
                 _programs(there, given),
                 _jobcomp(there),
             )
@@ -107,6 +108,11 @@ def _times(there: Mapping[str, str]) -> Iterator[Wrong]:
     if kill.isdecimal() and message.isdecimal() and int(kill) < 5 * int(message):
         problem = f"UnkillableStepTimeout is {kill}: below 5 times MessageTimeout ({message}) nodes go down"
         yield "UnkillableStepTimeout", problem, f"set it to {5 * int(message)} or more, or remove it"
+    silent = there.get("slurmdtimeout", "0")
+    if silent.isdecimal() and message.isdecimal() and 0 < int(silent) < 3 * int(message):
+        # Each is asked three times in that time: ping_nodes() in src/slurmctld/ping_nodes.c.
+        problem = f"SlurmdTimeout is {silent}: below 3 times MessageTimeout ({message}) nodes that are busy go down"
+        yield "SlurmdTimeout", problem, f"set it to {3 * int(message)} or more, or remove it"
     weights = {name: value for name, value in there.items() if re.fullmatch(r"priorityweight(?!tres)\w+", name)}
     if sum(int(value) for value in weights.values() if value.isdecimal()) >= 2**32 - 2:
         name = max(weights, key=lambda one: int(weights[one]) if weights[one].isdecimal() else 0)
@@ -124,6 +130,12 @@ def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
     if linear and "selecttypeparameters" not in removed and set(words) - {"cr_memory", "cr_lln"}:
         problem = "SelectType select/linear gives whole nodes, and takes no SelectTypeParameters but CR_Memory"
         yield "SelectType", problem, "set SelectTypeParameters: CR_Memory, or remove SelectType"
+    # select_p_node_init() in src/plugins/select/cons_tres/select_cons_tres.c: slurmctld does not start.
+    if not linear and not any(re.fullmatch(r"cr_(cpu|core|socket)(_memory)?", word) for word in words):
+        given = there["selecttypeparameters"]
+        problem = f"SelectTypeParameters is {given}: it needs one of CR_Core_Memory, CR_CPU_Memory, CR_Socket_Memory"
+        meant = [word for word in given.split(",") if word.lower() != "cr_memory"]
+        yield "SelectTypeParameters", problem, f"write SelectTypeParameters: {','.join(['CR_Core_Memory', *meant])!r}"
     gather = there.get("jobacctgathertype", "").lower() == "jobacct_gather/linux"
     params = there.get("jobacctgatherparams", "").lower().split(",")
     if not gather and (word := next((one for one in ("usepss", "noshared") if one in params), "")):
@@ -139,6 +151,21 @@ def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
         yield "PrologFlags", "PrologFlags X11 needs proctrack/cgroup", "remove ProctrackType"
     if "none" in (words := there.get("clifilterplugins", "").lower().split(",")) and len(words) > 1:
         yield "CliFilterPlugins", "CliFilterPlugins: none stands with another, and Slurm ignores all", "remove none"
+
+
+def _scripts(there: Mapping[str, str]) -> Iterator[Wrong]:
+    """Refuse plugins that run a script in Lua: none of the containers has one, and slurmctld ends without its own."""
+    for name, script in LUA.items():
+        words = there.get(name.lower(), "").split(",")
+        if found := next((word for word in words if word.lower().rpartition("/")[2] == "lua"), ""):
+            problem = (
+                f"{name} has {found}, which reads {script}: slurm_conf_files cannot give that to Slurm's containers"
+            )
+            yield (
+                name,
+                problem,
+                f"remove {found} from {name}; limits of jobs are slurm_partitions, slurm_qos and job_lint",
+            )
 
 
 def _programs(there: Mapping[str, str], given: Mapping[str, object]) -> Iterator[Wrong]:

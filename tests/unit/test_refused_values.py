@@ -154,7 +154,9 @@ def test_what_a_job_has_of_each_gpu_is_compared_with_nodes_that_have_one(common:
         {"PartitionName": "cpu", "Nodes": "node2"},
     ]
 
-    assert cluster({"node1": A40, "node2": CPU_ONLY}, slurm_partitions=partitions, slurm_conf_parameters=common)
+    large = {**A40, "node_real_memory": 512000}
+
+    assert cluster({"node1": large, "node2": CPU_ONLY}, slurm_partitions=partitions, slurm_conf_parameters=common)
     with pytest.raises(ClusterctlError, match=r"partition gpu: .*no node has more than"):
         cluster({"node1": {**CPU_ONLY, "node_gres": "gpu:A40:1"}, "node2": A40}, slurm_partitions=partitions,
                 slurm_conf_parameters=common)  # fmt: skip

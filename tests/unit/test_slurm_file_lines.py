@@ -81,7 +81,7 @@ WRONG_LINES: list[tuple[str, str, str]] = [
     ("topology.conf", "BlockSizes=2\nBlockName=b1 Nodes=node1", "b1 has 1 nodes, and BlockSizes begins with 2"),
     ("job_container.conf", "AutoBasePath=true", "there is no BasePath"),
     ("job_container.conf", "BasePath=/scratch", "where slurmd's container is read-only"),
-    ("job_container.conf", "BasePath=/opt/tmp", "write BasePath=/var/lib/clusterctl/jobtmp"),
+    ("job_container.conf", "BasePath=/opt/tmp", "write AutoBasePath=true BasePath=/var/lib/clusterctl/jobtmp"),
     ("job_container.conf", "BasePath=/tmp Dirs=/tmp,/dev/shm", "is one of Dirs, too"),
     ("job_container.conf", "BasePath=/var/tmp/x\nNodeName=node1 Shared=true", "node1 has no BasePath"),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ GOOD: list[tuple[str, Any]] = [
     ("SuspendTime", "INFINITE"), ("PreemptMode", "GANG"), ("Prolog", "/opt/site/prolog"),
     ("SrunPortRange", "60001-65535"), ("SlurmctldPort", 6817), ("DebugFlags", "gres,NO_CONF_HASH"),
     ("TaskProlog", "/opt/site/task"),  ("DefMemPerNode", 1000),
-    ("SelectTypeParameters", "CR_CORE_memory,CR_ONE_TASK_PER_CORE"), ("JobSubmitPlugins", "lua,job_submit/throttle"),
+    ("SelectTypeParameters", "CR_CORE_memory,CR_ONE_TASK_PER_CORE"), ("JobSubmitPlugins", "throttle"),
     ("LaunchParameters", ["use_interactive_step", "enable_nss_slurm"]), ("PrivateData", "jobs,usage"),
     ("SchedulerParameters", "bf_window=4320,defer,bf_hetjob_prio=min"), ("TaskPluginParam", "Autobind=threads"),
     ("PropagateResourceLimitsExcept", "MEMLOCK,RLIMIT_NOFILE"), ("SlurmctldParameters", "enable_configless,rl_enable"),
@@ -113,7 +113,7 @@ BAD_PARTITIONS: list[tuple[str, Any]] = [
 
 GOOD_PARTITIONS: list[tuple[str, Any]] = [
     ("MaxTime", "60"), ("MaxTime", "1:30:00"), ("MaxTime", "2-12"), ("MaxTime", "7-00:00:00"), ("MaxTime", "INFINITE"),
-    ("State", "drain"), ("OverSubscribe", "FORCE:4"), ("OverSubscribe", "exclusive"), ("MaxNodes", "UNLIMITED"),
+    ("State", "up"), ("OverSubscribe", "FORCE:4"), ("OverSubscribe", "exclusive"), ("MaxNodes", "UNLIMITED"),
     ("TRESBillingWeights", "CPU=1.0,Mem=0.25G,GRES/gpu=2.0"), ("TRESBillingWeights", "cpu=.5"), ("CpuBind", "cores"),
     ("PriorityTier", 10), ("Hidden", True), ("AllowGroups", ["a", "b"]), ("ExclusiveTopo", "YES"),
 ]  # fmt: skip
