@@ -38,6 +38,8 @@ _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packa
 #: Where the image has programs, and those that are in every one.
 _OF_IMAGE = ("/bin", "/sbin", "/usr", "/lib")
 _STOCK = ("bash", "env", "false", "logger", "sh", "true")
+#: What scripts are written for that every image has: what Debian calls essential, and Python.
+_INTERPRETERS = ("awk", "bash", "dash", "env", "mawk", "perl", "python3", "sed", "sh")
 
 
 def require_programs(
@@ -61,6 +63,8 @@ def require_programs(
     added = any(one.get(name) not in (None, "", []) for name in _ADDED for one in (controller, *nodes))
     seen = _seen(mounts, nodes)
     _require_named_in_files(files, seen, added)
+    if not added:
+        _require_in_every_image(files, seen)
     canonical = {name.lower(): name for name in (*_ON_NODES, *_ON_CONTROLLER)}
     named = [(name, canonical[name.lower()], value) for name, value in parameters.items() if name.lower() in canonical]
     programs = [(key, name, one) for key, name, value in named for one in _listed(value)]
@@ -106,6 +110,38 @@ def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None
                         entry=("slurm_conf_files", None, file),
                         row=row,
                     )
+
+
+def _require_in_every_image(files: Mapping[str, str], seen: Sequence[str] | None) -> None:
+    """Refuse scripts whose interpreter Slurm's image has not, and plugins that are to be among Slurm's own."""
+    for file, text in files.items():
+        words = text.partition("\n")[0].removeprefix("#!").split() if file.endswith(".sh") else []
+        path = words[0] if words else ""
+        if path in ("/usr/bin/env", "/bin/env"):
+            named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "bash")
+            missing = named not in _INTERPRETERS
+        else:
+            where, _, named = path.rpartition("/")
+            own = where in ("/bin", "/usr/bin") and named in _INTERPRETERS
+            missing = bool(path) and not own and seen is not None and not any(below(path, one) for one in seen)
+        if missing:
+            raise ClusterctlError(
+                f"slurm_conf_files: {file}, its line 1: {' '.join(words)[:70]!r} names {named}, which is not in Slurm's "
+                "image: the script would fail, and the node be drained",
+                fix=f"write it for bash or python3, or have {named} put into the image (slurm_image_extra_packages)",
+                entry=("slurm_conf_files", None, file),
+                row=1,
+            )
+    for row, line in enumerate(files.get("plugstack.conf", "").splitlines(), start=1):
+        if found := re.match(r"\s*required\s+([^/\s#][^\s#]*)", line):
+            raise ClusterctlError(
+                f"slurm_conf_files: plugstack.conf, its line {row}: {found[1][:120]} is none of Slurm's plugins in its "
+                "image: no job would start",
+                fix=f"give its whole path, where slurmd sees it on all nodes, as /opt/site/{found[1][:60]}; or have its "
+                "package put into the image (slurm_image_extra_packages)",
+                entry=("slurm_conf_files", None, "plugstack.conf"),
+                row=row,
+            )
 
 
 def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:

@@ -26,6 +26,10 @@ def namespace(text: str, release: str = "25.11") -> dict[str, Any]:
     return {"slurm_version": release, "slurm_conf_files": {"namespace.yaml": text}}
 
 
+def prolog(interpreter: str, **site: Any) -> dict[str, Any]:
+    return {**files("a.sh", f"#!{interpreter}\nexit 0\n", Prolog="a.sh"), **site}
+
+
 def partitions(*told: dict[str, Any]) -> dict[str, Any]:
     return {"slurm_partitions": [{"PartitionName": f"p{number}", **one} for number, one in enumerate(told)]}
 
@@ -74,6 +78,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (namespace("default: {shared: true}"), "did you mean defaults?"),
     (namespace("node_confs: [{nodes: [node7], options: {shared: true}}]"), "names node7"),
     (namespace("[]"), "must be a mapping"),
+    *((prolog(path), "which is not in Slurm's image") for path in
+      ("/usr/bin/zsh", "/usr/bin/env zsh", "/usr/bin/env -S ruby -w", "/usr/local/bin/python3", "/usr/bin/python")),
+    (files("plugstack.conf", "# ours\nrequired nosuch.so"), "its line 2: nosuch.so is none of Slurm's plugins"),
     # Partitions.
     (partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p0"}), "in a circle: p0 -> p1 -> p0"),
     (partitions({"State": "DOWN"}), "p0 has State=DOWN"),
@@ -102,6 +109,10 @@ GOOD: list[dict[str, Any]] = [
     namespace("defaults: {auto_base_path: true, base_path: /var/tmp, shared: yes}\n"
               "node_confs: [{nodes: ['node1', 'node[2]'], options: {base_path: none}}]"),
     namespace("{}"),
+    *map(prolog, ("/bin/bash", "/usr/bin/env bash", "/usr/bin/env -S python3 -I", "/usr/bin/perl -w", "/opt/conda/bin/x")),
+    prolog("/usr/bin/zsh", slurm_image_extra_packages=["zsh"]),
+    files("plugstack.conf", "optional nosuch.so\nrequired /opt/site/x.so"),
+    {**files("plugstack.conf", "required x.so"), "slurm_image_extra_packages": ["site-spank"]},
     partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p2"}, {}),
     partitions({"State": "UP", "Default": "YES"}, {"State": "DOWN"}), partitions({"DefMemPerGPU": 48000}),
     {"slurm_conf_cgroup_parameters": {"MaxRAMPercent": 98, "AllowedRAMSpace": 100, "MinRAMSpace": 64}},

@@ -111,7 +111,7 @@ def test_a_line_that_slurm_would_not_take_is_refused(name: str, text: str, words
         ),
         (
             "plugstack.conf",
-            "# the site's\nrequired site.so min=1\noptional /opt/x.so\ninclude /etc/slurm/plugstack.d/*.conf",
+            "# the site's\nrequired /opt/site.so min=1\noptional /opt/x.so\ninclude /etc/slurm/plugstack.d/*.conf",
         ),
         ("helpers.conf", "MutuallyExclusive=nps1,nps2\nNodeName=node[1-2] Feature=nps1,nps2 Helper=/opt/nps"),
         ("oci.conf", 'RunTimeRun="crun --rootless=true run %n"\nCreateEnvFile=null\nSrunArgs=--mpi=none'),
