@@ -22,6 +22,7 @@ from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
 from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
+from provision.inventory.declared_limits import require_limits
 from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
@@ -148,7 +149,9 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_excepted(parameters, compute, cluster.partitions)
     require_fit(cluster, hostvars.keys())
     cluster = cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
-    require_admitted(cluster, declared_proof.proof_from(site, people))
+    proof = declared_proof.proof_from(site, people)
+    require_admitted(cluster, proof)
+    require_limits(cluster, declared_proof.accounts_of(site), proof)
     return cluster
 
 

@@ -12,7 +12,7 @@ from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
 from provision.model.proof import ProofUser
-from provision.slurm.accounts import NORMAL, ROOT, Accounts, counted, refusal
+from provision.slurm.accounts import NORMAL, ROOT, Accounts, amounts, refusal
 from provision.slurm.admission import Admission, Submitter, looks_at_accounts
 from provision.slurm.parameters import ON
 
@@ -175,7 +175,7 @@ def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
         return
     items = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
     known = {f"gres/{name}" for name, _ in items} | {f"gres/{name}:{kind}" for name, kind in items if kind}
-    for whose, limit, name, place in counted(accounts):
+    for whose, limit, name, _, place in amounts(accounts):
         if name.startswith("gres/") and name not in known:
             near = difflib.get_close_matches(name, sorted(known), n=1)
             fix = f"did you mean {near[0]}?" if near else "see node_gres"

@@ -97,14 +97,14 @@ class Accounts:
         return ""
 
 
-def counted(accounts: Accounts) -> Iterator[tuple[str, str, str, str]]:
-    """Yield whose, which limit, which TRES and at which place, for each TRES that a limit names."""
+def amounts(accounts: Accounts) -> Iterator[tuple[str, str, str, int, str]]:
+    """Yield whose, which limit, which TRES, how much and at which place, for each TRES that a limit names."""
     for whose, place, settings in _settings(accounts):
         for name, value in settings:
             kind = {**QOS, **ASSOCIATION}[name]
             if kind.meaning is tres and value != NONE:
                 where = place if place.endswith("users") else f"{place}.{name}"
-                yield from ((whose, name, word, where) for word in tres(value) or {})
+                yield from ((whose, name, word, amount, where) for word, amount in (tres(value) or {}).items())
 
 
 def _settings(accounts: Accounts) -> Iterator[tuple[str, str, Settings]]:

@@ -203,7 +203,7 @@ def _accounting(cluster: Cluster) -> Iterable[Parameter]:
         return
     yield Parameter("AccountingStorageType", "accounting_storage/slurmdbd", "what jobs use is kept")
     yield Parameter("AccountingStorageHost", cluster.database, "the host in the inventory's group slurm_database")
-    if counted := _counted(cluster):
+    if counted := counted_gres(cluster):
         yield Parameter("AccountingStorageTRES", ",".join(counted), "counted and limited beside cores and memory")
     if cluster.enforced:
         yield Parameter(
@@ -217,7 +217,7 @@ def _accounting(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter("PriorityWeightAge", "1000", "of two who are equal in that, who has waited longer")
 
 
-def _counted(cluster: Cluster) -> list[str]:
+def counted_gres(cluster: Cluster) -> list[str]:
     """Return the generic resources of all nodes as accounting names them, each by itself and with its type."""
     found = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
     names = found | {(name, "") for name, _ in found}

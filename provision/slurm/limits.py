@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: TRES that every database has: slurmdb_defs.h. Others are those of the cluster's generic resources, and licences.
-_TRES = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
+COUNTED_ANYWAY = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 _TRES_ITEM = re.compile(r"([a-z]+(?:/[A-Za-z0-9_.:@-]+)?)=(-1|\d{1,18})([KMGTP]?)", re.IGNORECASE)
 _UNITS = {"": 1, "m": 1, "k": 1 / 1024, "g": 1024, "t": 1024**2, "p": 1024**3}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
@@ -56,7 +56,7 @@ def tres(text: str) -> dict[str, int] | None:
         if not item or (item[3] and item[1].lower() not in ("mem", "vmem")):
             return None
         name = item[1].lower() if "/" not in item[1] else item[1]
-        if name in found or not (name in _TRES or re.match(r"(gres|license)/.", name)):
+        if name in found or not (name in COUNTED_ANYWAY or re.match(r"(gres|license)/.", name)):
             return None
         found[name] = int(item[2]) if item[2] == NONE else int(int(item[2]) * _UNITS[item[3].lower()])
     return found
@@ -109,7 +109,7 @@ def _mode(text: str) -> str | None:
 
 COUNT = Kind(_count, "a whole number")
 SHARE = Kind(_share, "a whole number, or parent", ("1",))
-TRES = Kind(tres, "TRES with amounts, for example cpu=64,mem=500G,gres/gpu=8", words=_TRES)
+TRES = Kind(tres, "TRES with amounts, for example cpu=64,mem=500G,gres/gpu=8", words=COUNTED_ANYWAY)
 TIME = Kind(lambda text: _seconds(text, 60), "minutes, hours:minutes:seconds or days-hours")
 SECONDS = Kind(lambda text: _seconds(text, 1), "seconds, or hours:minutes:seconds", ("00:00:00",))
 NUMBER = Kind(_number, "a number", ("1.000000",))
