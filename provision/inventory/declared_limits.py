@@ -1,4 +1,4 @@
-"""Limits of accounts and QOS: what Slurm does not count, units that nobody means, and what keeps the proof's jobs out."""
+"""Limits of accounts and QOS: what Slurm does not count, what nobody means, and what keeps the proof's jobs out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from provision.slurm.accounts import NORMAL, Accounts, Settings, amounts, refusa
 from provision.slurm.conf import counted_gres
 from provision.slurm.limits import ASSOCIATION, COUNTED_ANYWAY, NONE, QOS, TIME, TRES, tres
 
-#: With one of these words slurmctld looks at limits: _validate_accounting_storage_enforce() in src/common/read_config.c.
+#: With one of these slurmctld looks at limits: _validate_accounting_storage_enforce() in src/common/read_config.c.
 _OF_LIMITS = {"all", "limits", "safe"}
 #: Of a limit of 0: jobs that wait for their turn do not gain by it, and still start.
 _HARMLESS = ("GrpJobsAccrue", "MaxJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU", "MinTRES")
@@ -129,7 +129,7 @@ def _require_least(accounts: Accounts, proof: ProofUser, *, one_cpu: bool) -> No
         if amount > 1 and (name == "node" or name.startswith("gres/gpu") or (name == "cpu" and one_cpu)):
             raise refusal(
                 f"{place}.MinTRES",
-                f"{whose}: MinTRES wants {name}={amount} of each job, and those of {proof.name}, which prove each node, "
+                f"{whose}: MinTRES wants {name}={amount} of each job, and those of {proof.name}, which prove nodes, "
                 "have 1",
                 f"let them have another QOS: DefaultQOS of {proof.name} in its account",
             )

@@ -126,8 +126,8 @@ def _require_in_every_image(files: Mapping[str, str], seen: Sequence[str] | None
             missing = bool(path) and not own and seen is not None and not any(below(path, one) for one in seen)
         if missing:
             raise ClusterctlError(
-                f"slurm_conf_files: {file}, its line 1: {' '.join(words)[:70]!r} names {named}, which is not in Slurm's "
-                "image: the script would fail, and the node be drained",
+                f"slurm_conf_files: {file}, its line 1: {' '.join(words)[:70]!r} names {named}, which is not in "
+                "Slurm's image: the script would fail, and the node be drained",
                 fix=f"write it for bash or python3, or have {named} put into the image (slurm_image_extra_packages)",
                 entry=("slurm_conf_files", None, file),
                 row=1,
@@ -135,10 +135,10 @@ def _require_in_every_image(files: Mapping[str, str], seen: Sequence[str] | None
     for row, line in enumerate(files.get("plugstack.conf", "").splitlines(), start=1):
         if found := re.match(r"\s*required\s+([^/\s#][^\s#]*)", line):
             raise ClusterctlError(
-                f"slurm_conf_files: plugstack.conf, its line {row}: {found[1][:120]} is none of Slurm's plugins in its "
-                "image: no job would start",
-                fix=f"give its whole path, where slurmd sees it on all nodes, as /opt/site/{found[1][:60]}; or have its "
-                "package put into the image (slurm_image_extra_packages)",
+                f"slurm_conf_files: plugstack.conf, its line {row}: {found[1][:120]} is none of Slurm's plugins in "
+                "its image: no job would start",
+                fix=f"give its whole path, where slurmd sees it on all nodes, as /opt/site/{found[1][:60]}; or have "
+                "its package put into the image (slurm_image_extra_packages)",
                 entry=("slurm_conf_files", None, "plugstack.conf"),
                 row=row,
             )

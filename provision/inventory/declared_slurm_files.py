@@ -63,6 +63,12 @@ def _text(name: str, text: Any, release: str) -> str:
             fix=f"write it as a block: '{name}: |', with the lines of the file below, further in",
             entry=("slurm_conf_files", None, name),
         )
+    if text.startswith("\ufeff"):
+        raise ClusterctlError(
+            f"{where} begins with a byte order mark, which Slurm takes for a part of the first word",
+            fix="save it as UTF-8 without byte order mark",
+            entry=("slurm_conf_files", None, name),
+        )
     if "\r" in text:
         raise ClusterctlError(
             f"{where} has lines that end as Windows ends them: a script's interpreter would not be found",

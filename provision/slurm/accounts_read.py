@@ -16,7 +16,7 @@ from provision.slurm.accounts_together import (
     require_qos,
     with_proof,
 )
-from provision.slurm.limits import ASSOCIATION, NONE, QOS, Kind, canonical
+from provision.slurm.limits import ASSOCIATION, NONE, NUMBER, PART, QOS, Kind, canonical
 
 #: Slurm makes all of an account's name lower case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
@@ -26,6 +26,15 @@ _TEXT = re.compile(r"[A-Za-z0-9 _.,:;/()+&@-]{0,200}")
 _OF_ACCOUNT = ("name", "parent", "description", "organization", "users", "state")
 _OF_QOS = ("name", "state")
 _OF_USER = ("name", "default", "state")
+#: Words of sacctmgr's that say what the inventory says elsewhere.
+_ELSEWHERE = {
+    "cluster": "leave it out: it is cluster_name",
+    "clusters": "leave it out: it is cluster_name",
+    "partition": "limit a partition by a QOS of its own: QOS in slurm_partitions",
+    "partitions": "limit a partition by a QOS of its own: QOS in slurm_partitions",
+    "adminlevel": "leave it out, and set it with sacctmgr: nothing here changes it",
+    "defaultaccount": "write default: true at the user in that account",
+}
 _STATES = ("present", "absent")
 
 
@@ -87,7 +96,8 @@ def _split(
             raise refusal(
                 where,
                 f"{what} has {word[:70]!r}, which is no parameter of it",
-                f"did you mean {names[near[0]]}?" if near else "the words are those of sacctmgr(1)",
+                _ELSEWHERE.get(word.lower())
+                or (f"did you mean {names[near[0]]}?" if near else "the words are those of sacctmgr(1)"),
             )
         if name in ours or name in settings:
             raise refusal(where, f"{what} has {name} twice: Slurm's names do not depend on case", "leave one of them")
@@ -100,7 +110,10 @@ def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
         return NONE
     words = value if isinstance(value, list | tuple) else [value]
     text = ",".join(str(word).strip() for word in words)
-    if isinstance(value, bool | Mapping) or (text != NONE and (not text or kind.meaning(text) is None)):
+    if isinstance(value, list | tuple) and not value:
+        raise refusal(where, f"{what}: {name} is an empty list", f"leave {name} out, or name one")
+    below = kind in (NUMBER, PART) and text.startswith("-")
+    if below or isinstance(value, bool | Mapping) or (text != NONE and (not text or kind.meaning(text) is None)):
         near = kind.nearest(text)
         raise refusal(
             where,
@@ -112,9 +125,15 @@ def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
 
 def _named(place: str, entry: Mapping[str, Any], what: str, form: re.Pattern[str] = _NAME) -> str:
     names = [value for key, value in entry.items() if str(key).lower() == "name"]
+    if not names and entry:
+        given = ", ".join(map(repr, entry))[:70]
+        raise refusal(place, f"{what} has no name, and has {given}", f"write {{name: {_first(entry)}}}")
     name = names[0] if names else None
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
+    if isinstance(name, str) and len(words := name.split()) > 1 and all(form.fullmatch(word) for word in words):
+        several = f"[{', '.join(words)}]"
+        raise refusal(place, f"the name of {what} is {name[:70]!r}: a comma is missing", f"write {several[:120]}")
     if not isinstance(name, str) or not form.fullmatch(name):
         raise refusal(
             f"{place}.name" if names else place,
@@ -122,6 +141,13 @@ def _named(place: str, entry: Mapping[str, Any], what: str, form: re.Pattern[str
             f"name {what}, as name: test1267",
         )
     return name
+
+
+def _first(entry: Mapping[str, Any]) -> str:
+    """Return what was meant for the name, of an entry that has none."""
+    return next(
+        (str(value)[:40] for value in entry.values() if isinstance(value, str) and _USER.fullmatch(value)), "alice"
+    )
 
 
 def _state(place: str, what: str, value: object) -> bool:

@@ -113,6 +113,7 @@ TRES = Kind(tres, "TRES with amounts, for example cpu=64,mem=500G,gres/gpu=8", w
 TIME = Kind(lambda text: _seconds(text, 60), "minutes, hours:minutes:seconds or days-hours")
 SECONDS = Kind(lambda text: _seconds(text, 1), "seconds, or hours:minutes:seconds", ("00:00:00",))
 NUMBER = Kind(_number, "a number", ("1.000000",))
+PART = Kind(lambda text: found if (found := _number(text)) is not None and found <= 1 else None, "a number from 0 to 1")
 NAMES = Kind(_names, "names of QOS, in lower case", ("normal",))
 NAME = Kind(_name, "the name of a QOS, in lower case")
 FLAGS = Kind(_flags, f"one or more of {', '.join(_FLAGS)}", words=tuple(_FLAGS))
@@ -148,7 +149,9 @@ QOS: Mapping[str, Kind] = {
     "Preempt": NAMES,
     "PreemptExemptTime": TIME,
     "PreemptMode": MODE,
-    **dict.fromkeys(("LimitFactor", "UsageFactor", "UsageThreshold"), NUMBER),
+    **dict.fromkeys(("LimitFactor", "UsageFactor"), NUMBER),
+    # Compared with a share: slurmdb_qos_rec_t in slurm/slurmdb.h.
+    "UsageThreshold": PART,
 }
 #: Other words of sacctmgr's for the same.
 ALIASES = {

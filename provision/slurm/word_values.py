@@ -55,6 +55,8 @@ _BOUNDS = {
 }
 #: Words that Slurm has looked for, and now logs as an error, since a release.
 _DEFUNCT = {"cloud_reg_addrs": "23.11", "noaddrcache": "23.11"}
+#: Words that releases had, or that turn on what is on anyway, with what to do.
+_DEFAULT = {"fair_tree": "it is how Slurm computes shares without a word: remove it"}
 #: A word that is looked for alone is on whatever its value.
 _OFF = ("no", "false", "off", "disabled")
 #: Each is all of the list: parse_rlimits() in src/common/slurm_rlimits_info.c.
@@ -96,6 +98,8 @@ def wrong_word(name: str, given: Sequence[str], release: str) -> str:
         if name == "AuthInfo" and item.startswith("/"):
             continue  # the socket's path alone, as before there were words
         word, is_set, value = _BEFORE.sub("", item.lower(), count=1).partition("=")
+        if word in _DEFAULT and word not in known:
+            return f"{item} is no word of it any more: {_DEFAULT[word]}"
         if word not in known:
             if word in table:
                 since, _, until = table[word].rpartition(":")[2].partition("-")

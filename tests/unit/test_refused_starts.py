@@ -109,7 +109,7 @@ GOOD: list[dict[str, Any]] = [
     namespace("defaults: {auto_base_path: true, base_path: /var/tmp, shared: yes}\n"
               "node_confs: [{nodes: ['node1', 'node[2]'], options: {base_path: none}}]"),
     namespace("{}"),
-    *map(prolog, ("/bin/bash", "/usr/bin/env bash", "/usr/bin/env -S python3 -I", "/usr/bin/perl -w", "/opt/conda/bin/x")),
+    *map(prolog, ("/bin/bash", "/usr/bin/env bash", "/usr/bin/env -S python3 -I", "/usr/bin/perl", "/opt/bin/x")),
     prolog("/usr/bin/zsh", slurm_image_extra_packages=["zsh"]),
     files("plugstack.conf", "optional nosuch.so\nrequired /opt/site/x.so"),
     {**files("plugstack.conf", "required x.so"), "slurm_image_extra_packages": ["site-spank"]},

@@ -143,7 +143,7 @@ def test_parents_come_first() -> None:
         (None, [{"name": "normal", "state": "absent"}], "Slurm's own", ""),
         ([{"name": "Physics"}], None, "it must be lower-case letters", ""),
         ([{"name": "root"}], None, "Slurm's own", ""),
-        ([{"Fairshare": 4}], None, "the name of an account is 'None'", ""),
+        ([{"Fairshare": 4}], None, "an account has no name, and has 'Fairshare'", ""),
         ([{"name": "a", "users": "ada"}], None, "users is 'ada': it must be a list", ""),
         ([{"name": "a", "users": ["ada;rm"]}], None, "'ada;rm'", ""),
         ([{"name": "a", "description": "x|y"}], None, "description", "use letters"),
