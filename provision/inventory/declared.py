@@ -20,6 +20,7 @@ from provision.inventory.declared_fit import require_fit
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
+from provision.inventory.declared_homes import require_homes, require_shown
 from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
 from provision.inventory.declared_limits import require_limits
@@ -37,7 +38,7 @@ from provision.inventory.declared_slurm import (
     switch_from,
 )
 from provision.inventory.declared_slurm_files import files_from, require_files, require_lines
-from provision.inventory.declared_storage import mounts_from, require_homes, unmounted_from
+from provision.inventory.declared_storage import mounts_from, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.declared_users_registry import require_users_registry
 from provision.inventory.loader import GROUPS
@@ -109,7 +110,8 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     declared_docker.require_docker(site, people, addresses.values())
-    require_homes(people, mounts, groups, site["cluster_homes_shared"])
+    require_homes(people, mounts, groups, site["cluster_homes_shared"], of_nodes)
+    require_shown(files, people, mounts)
     images = images_from(site["job_images"])
     require_image_logins(hostvars.get(controller, {}).get("job_images_logins"), images)
     environment = environment_from(site["job_environment"], site["job_offline"], mounts, hostvars)

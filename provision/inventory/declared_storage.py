@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.errors import ClusterctlError
 from provision.inventory.declared_directories import require_directory
+from provision.inventory.declared_mounts_together import machines_of, refusal, require_together
 from provision.inventory.loader import GROUPS
-from provision.model.mount_options import wrong_option
+from provision.model.mount_options import wrong_lustre, wrong_option
 from provision.model.mounts import (
     FSTYPES,
     LOCAL,
@@ -20,10 +20,7 @@ from provision.model.mounts import (
     NFS_OPTIONS,
     PRESENT,
     Mount,
-    hides,
-    shared_by,
 )
-from provision.model.users import Users
 
 #: Where jobs are started and run, and where people log in.
 _USERS = ("slurm_controller", "slurm_compute", "slurm_login")
@@ -45,22 +42,13 @@ def mounts_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[Mount,
     if value is None:
         return ()
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts is {value!r}: it must be a list of mappings, one for each file system",
             f"write it in group_vars/all.yml, as '- {_EXAMPLE}'",
             ("cluster_mounts", ""),
         )
     mounts = tuple(_mount(item, groups) for item in value if not _absent(item))
-    for number, one in enumerate(mounts):
-        for other in mounts[:number]:
-            both = _machines(one.groups, groups) & _machines(other.groups, groups)
-            if one.path == other.path and both:
-                raise _refusal(
-                    f"cluster_mounts: {hostlist.fold(both)} would have two file systems at {one.path}",
-                    "leave one of them, or give them groups that no machine is in both of",
-                    ("path", one.path),
-                )
-    _require_servers(mounts, groups)
+    require_together(mounts, groups)
     return mounts
 
 
@@ -77,10 +65,10 @@ def unmounted_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[dic
             continue
         _require_keys(item)
         path = require_directory("cluster_mounts: path", item.get("path"))
-        hosts = _machines(_groups(path, item.get("groups"), groups), groups)
+        hosts = machines_of(_groups(path, item.get("groups"), groups), groups)
         for mount in mounts:
-            if mount.path == path and (both := hosts & _machines(mount.groups, groups)):
-                raise _refusal(
+            if mount.path == path and (both := hosts & machines_of(mount.groups, groups)):
+                raise refusal(
                     f"cluster_mounts: {hostlist.fold(both)} would have {path} and not have it",
                     "leave one of the two entries, or give them groups that no machine is in both of",
                     ("path", path),
@@ -92,7 +80,7 @@ def unmounted_from(value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[dic
 def _absent(item: Mapping[str, Any]) -> bool:
     state = item.get("state", "present")
     if state not in ("present", "absent"):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: state of {item.get('path')} is {str(state)[:40]!r}",
             "it is present, or absent to have it unmounted",
             ("state", str(state)),
@@ -100,32 +88,11 @@ def _absent(item: Mapping[str, Any]) -> bool:
     return bool(state == "absent")
 
 
-def require_homes(people: Users, mounts: Sequence[Mount], groups: Mapping[str, Sequence[str]], shared: Any) -> None:
-    """Refuse users whose homes are not the same on all machines that start and run jobs, unless ``shared`` says no.
-
-    Raises:
-        ClusterctlError: a job would leave its output where nobody looks for it; ``entry`` says whose home it is.
-    """
-    machines = list(_machines(("slurm_controller", "slurm_compute"), groups))
-    if len(machines) < 2 or str(True if shared is None else shared).strip().lower() in ("false", "no", "off", "0"):
-        return
-    declared = [mount.as_dict(groups) for mount in mounts]
-    for number, user in enumerate(people.users):
-        if not user.absent and not shared_by(declared, user.home, machines):
-            raise ClusterctlError(
-                f"cluster_users: {user.name}'s home {user.home} is on no file system that all machines share: a job's "
-                "output would stay on its node",
-                fix="declare in cluster_mounts what they share (present is what the site mounts itself), or set "
-                "cluster_homes_shared: false, if each machine is to have homes of its own",
-                entry=("cluster_users", number, "home"),
-            )
-
-
 def _require_keys(declared: Mapping[str, Any]) -> None:
     for key in declared:
         if key not in _KEYS:
             near = difflib.get_close_matches(str(key), _KEYS, n=1)
-            raise _refusal(
+            raise refusal(
                 f"cluster_mounts: there is no key {str(key)[:70]!r}",
                 f"did you mean {near[0]}?" if near else f"use {', '.join(_KEYS)}",
                 (str(key), ""),
@@ -138,7 +105,7 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
     fstype = declared.get("fstype")
     if fstype not in FSTYPES:
         near = difflib.get_close_matches(str(fstype), FSTYPES, n=1)
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: fstype of {path} is {fstype!r}: it must be {', '.join(FSTYPES[:-1])} or {FSTYPES[-1]}",
             f"did you mean {near[0]}?" if near else "see mount(8); present is what the site mounts itself",
             ("fstype", str(fstype)) if fstype is not None else ("path", path),
@@ -147,7 +114,7 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
     read_only = _yes(path, declared.get("read_only", False))
     if read_only and "rw" in options:
         problem = f"cluster_mounts: {path} is read_only, and its options have rw"
-        raise _refusal(problem, "take rw out of the options", ("path", path))
+        raise refusal(problem, "take rw out of the options", ("path", path))
     return Mount(
         path=path,
         fstype=str(fstype),
@@ -163,31 +130,39 @@ def _source(path: str, fstype: str, value: Any) -> str:
     if value is None and fstype in (PRESENT, LOCAL):
         return ""
     if fstype == LOCAL:
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: {path} is a directory of the machine's own and has the source {value!r}",
             "remove source, or say which fstype it is",
             ("source", str(value)),
         )
+    if fstype in NETWORK and (url := re.fullmatch(r"(?:nfs4?|lustre)://([^/]+?)(?::\d+)?(/.*)?", str(value))):
+        raise refusal(
+            f"cluster_mounts: source of {path} is {value!r}, which is a URL",
+            f"write it as mount(8) does: {url[1]}:{url[2] or '/srv'}"[:200],
+            ("source", str(value)),
+        )
     if value is None or (fstype in NETWORK and not (isinstance(value, str) and pattern.fullmatch(value))):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: source of {path} is {value!r}: {fstype} is mounted from a server, as {example}",
             "name the server and its directory",
             ("source", str(value)) if value is not None else ("path", path),
         )
     if fstype in NETWORK and "/../" in f"{value}/":
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: source of {path} is {value!r}: it has '..'",
             "write the directory plainly",
             ("source", value),
         )
+    if fstype == "lustre" and (wrong := wrong_lustre(str(value))):
+        raise refusal(f"cluster_mounts: source of {path} is {value!r}: {wrong[0]}", wrong[1], ("source", str(value)))
     if fstype in ("nfs", "nfs4") and _no_address(server := str(value).partition(":/")[0].strip("[]")):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: source of {path} is {value!r}: {server} is neither an address nor a name",
             "name the server and its directory",
             ("source", str(value)),
         )
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_./:,@\[\]-]{1,255}", value):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: source of {path} is {value!r}: no file system is called that",
             "write it as findmnt prints it, or leave it out",
             ("source", str(value)),
@@ -210,20 +185,20 @@ def _options(path: str, fstype: str, value: Any) -> tuple[str, ...]:
     if not isinstance(words, list | tuple) or not all(
         isinstance(word, str) and _OPTION.fullmatch(word.strip()) for word in words
     ):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: options of {path} are {value!r}: they must be words of mount(8), separated by commas",
             "write them as options: 'ro,nconnect=8'",
             ("options", ""),
         )
     if fstype not in NETWORK:
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: {path} is {fstype} and has options, but nothing is mounted there for it",
             "remove options; where jobs may not write, read_only: true",
             ("options", ""),
         )
     given = tuple(str(word).strip() for word in words)
     if wrong := wrong_option(fstype, given):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: options of {path}: {wrong[0]}",
             wrong[1],
             ("options", value if isinstance(value, str) else ""),
@@ -236,7 +211,7 @@ def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple
         return _USERS
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: groups of {path} are {value!r}: they must be groups of the inventory",
             "write them as groups: [slurm_compute]",
             ("groups", ""),
@@ -245,7 +220,7 @@ def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple
     for name in words:
         if name not in groups and name not in GROUPS:
             near = difflib.get_close_matches(name, groups, n=1)
-            raise _refusal(
+            raise refusal(
                 f"cluster_mounts: {path} is for group {name[:70]!r}, which the inventory does not have",
                 f"did you mean {near[0]}?" if near else f"write its machines under [{name}]",
                 ("groups", ""),
@@ -256,37 +231,9 @@ def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple
 def _yes(path: str, value: Any) -> bool:
     word = str(value).strip().lower()
     if word not in ("true", "yes", "false", "no"):
-        raise _refusal(
+        raise refusal(
             f"cluster_mounts: read_only of {path} is {value!r}: it must be true or false",
             "write it as read_only: true",
             ("read_only", str(value)),
         )
     return word in ("true", "yes")
-
-
-def _require_servers(mounts: Sequence[Mount], groups: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a server of the inventory's that is not to be one, and an export that cannot be one."""
-    servers = set(groups.get("nfs_server", ()))
-    known = {host for hosts in groups.values() for host in hosts}
-    for mount in mounts:
-        if mount.server in known - servers:
-            raise _refusal(
-                f"cluster_mounts: {mount.path} comes from {mount.server}, which is not in group nfs_server",
-                f"write {mount.server} under [nfs_server]; where the site itself exports there, give its address "
-                "instead of its name",
-                ("source", mount.source),
-            )
-        if mount.server in servers and (why := hides(mount.exported)):
-            raise _refusal(
-                f"cluster_mounts: {mount.server} would export {mount.exported}: {why}",
-                "export a directory of its own, as /srv/home",
-                ("source", mount.source),
-            )
-
-
-def _machines(names: Collection[str], groups: Mapping[str, Sequence[str]]) -> set[str]:
-    return {host for name in names for host in groups.get(name, ())}
-
-
-def _refusal(problem: str, fix: str, said: tuple[str, str]) -> ClusterctlError:
-    return ClusterctlError(problem, fix=fix, said=(*said, "" if said[0].startswith("cluster_") else "cluster_mounts"))

@@ -10,6 +10,9 @@ from provision.inventory.declared_proof import READ, name_of, number_of
 from provision.model.users import Users, UsersError
 from provision.model.users_declared import users_from
 
+#: systemd gives these to services while they run (DynamicUser=): systemd.io/UIDS-GIDS.
+_DYNAMIC = range(61184, 65520)
+
 
 def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[str, Any]]) -> Users:
     """Return the site's users and groups. ``hostvars`` are all machines' variables, for whom else the inventory names.
@@ -20,6 +23,7 @@ def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[st
     try:
         found = users_from(users, groups)
         _require_others(found, hostvars)
+        _require_no_services(found)
     except UsersError as error:
         entry = (error.variable, error.number, error.key)
         raise ClusterctlError(error.problem, fix=error.fix, entry=entry) from None
@@ -49,3 +53,13 @@ def _require_others(people: Users, hostvars: Mapping[str, Mapping[str, Any]]) ->
         if number == group.gid and not group.absent:
             problem = f"cluster_groups: {group.name}: gid {number} is that of {own} (cluster_test_uid)"
             raise UsersError("cluster_groups", place, "gid", problem, "choose another gid")
+
+
+def _require_no_services(people: Users) -> None:
+    found = [("cluster_users", place, "uid", user.name, user.uid) for place, user in enumerate(people.users)]
+    found += [("cluster_groups", place, "gid", group.name, group.gid) for place, group in enumerate(people.groups)]
+    for variable, place, key, name, number in found:
+        if number in _DYNAMIC:
+            problem = f"{variable}: {name}: {key} {number} is among those that systemd gives to services"
+            told = f"{problem} ({_DYNAMIC[0]} to {_DYNAMIC[-1]})"
+            raise UsersError(variable, place, key, told, f"choose another {key}")

@@ -25,7 +25,7 @@ _VALUES = {
     **dict.fromkeys(
         (
             *("acdirmax", "acdirmin", "acregmax", "acregmin", "actimeo", "max_connect", "minorversion"),
-            *("mountvers", "namlen", "retrans", "retry", "rsize", "timeo", "trunkdiscovery", "wsize"),
+            *("mountvers", "namlen", "retrans", "retry", "rsize", "trunkdiscovery", "wsize"),
         ),
         (_NUMBER, "a whole number"),
     ),
@@ -33,6 +33,7 @@ _VALUES = {
     # The kernel takes 16 at most (NFS_MAX_CONNECTIONS in fs/nfs/fs_context.c), clients of makers of storage more.
     "nconnect": (r"[1-9]\d{0,2}", "a number from 1 on"),
     **dict.fromkeys(("proto", "mountproto"), (_PROTOCOLS, _PROTOCOLS.replace("|", ", "))),
+    "timeo": (r"0*[1-9]\d{0,8}", "tenths of a second, from 1 on"),
     "sec": (rf"{_FLAVOUR}(:{_FLAVOUR})*", "sys, krb5, krb5i or krb5p, with colons"),
     "lookupcache": ("all|none|pos|positive", "all, none or positive"),
     "local_lock": ("all|flock|posix|none", "all, flock, posix or none"),
@@ -44,6 +45,15 @@ _VALUES = {
 }
 #: What stands for itself wherever it is: labels of SELinux, what systemd reads, comments.
 _FREE = re.compile(r"(x-[\w.-]+|comment|context|fscontext|defcontext|rootcontext)(=.*)?|no?trunkdiscovery")
+#: Options that Lustre's client refuses.
+_NFS_ALONE = """
+actimeo hard lookupcache mountproto mountvers nconnect nfsvers noac nolock proto retrans rsize sec soft softerr tcp
+timeo udp vers wsize
+""".split()  # noqa: SIM905
+#: Networks of LNet, each with a number: lnet_netstrfns in Lustre's lnet/utils/lnetconfig.
+_NETWORKS = ("tcp", "o2ib", "kfi", "gni", "efa")
+#: LUSTRE_MAXFSNAME there.
+_LONGEST = 8
 #: What a server says of an export: exports(5). The kernel's client refuses a mount with one of them.
 _EXPORTS = """
 all_squash anongid anonuid crossmnt fsid hide insecure insecure_locks mountpoint mp no_acl no_all_squash no_auth_nlm
@@ -66,8 +76,14 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
     for one, other in _APART:
         if one in options and other in options:
             return f"{one} and {other} exclude each other", "leave one of them"
+    if fstype == "lustre" and (own := next((one for one in options if one.partition("=")[0] in _NFS_ALONE), "")):
+        return f"{own[:70]} is an option of NFS, and this is lustre", f"remove {own.partition('=')[0]}; mount.lustre(8)"
     if fstype not in _VERSIONS:
         return None
+    told = [option.partition("=")[2] for option in options if option.startswith(("vers=", "nfsvers="))]
+    datagrams = next((one for one in options if one in ("udp", "proto=udp", "proto=udp6")), "")
+    if datagrams and (told or ["4" if fstype == "nfs4" else "3"])[0].startswith("4"):
+        return f"{datagrams} is not for NFS 4, which goes over TCP or RDMA", f"remove {datagrams}"
     names = ["vers" if (name := option.partition("=")[0]) == "nfsvers" else name for option in options]
     if twice := next((name for name in names if names.count(name) > 1 and "=" in options[names.index(name)]), ""):
         return f"{twice} is there twice", "leave one of them"
@@ -96,3 +112,26 @@ def wrong_option(fstype: str, options: Sequence[str]) -> tuple[str, str] | None:
         if near := difflib.get_close_matches(name, [*_ANY, *_NFS, *values], n=1, cutoff=0.85):
             return f"there is no option {option[:70]!r}", f"did you mean {near[0]}?"
     return None
+
+
+def wrong_lustre(source: str) -> tuple[str, str] | None:
+    """Return what is wrong with the source of a Lustre file system, and what to do; None where nothing is found."""
+    servers, _, directory = source.rpartition(":/")
+    name = directory.strip("/").partition("/")[0]
+    if len(name) > _LONGEST:
+        return f"{name[:40]} has {len(name)} letters, and no file system of Lustre's more than {_LONGEST}", "correct it"
+    for one in re.split(r"[,:]", servers):
+        address, is_told, network = one.partition("@")
+        kind = re.sub(r"\d+$", "", network) if network not in _NETWORKS else network
+        if is_told and kind not in _NETWORKS:
+            near = difflib.get_close_matches(network, _NETWORKS, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(_NETWORKS)}, and a number"
+            return f"there is no network {network[:40]!r}", fix
+        if re.fullmatch(r"\d+(\.\d+)+", address) and not _is_address(address):
+            return f"{address[:40]} is no address", "correct it"
+    return None
+
+
+def _is_address(text: str) -> bool:
+    parts = text.split(".")
+    return len(parts) == 4 and all(len(part) <= 3 and int(part) <= 255 for part in parts)

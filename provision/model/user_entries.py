@@ -18,6 +18,9 @@ LOWEST = 1000
 #: Numbers that mean something else: nobody, "no change" to the kernel in 16 and in 32 bits, and Slurm's own.
 TAKEN = {65534: "nobody's", 65535: "no user's (16 bits)", 2**32 - 1: "no user's (32 bits)", 64030: "slurm's"}
 
+#: Groups of the system whose members are root, or can read all of a disk; docker and sudo may be meant.
+_ROOTS = ("root", "shadow", "disk", "kmem")
+
 #: Where the derived ranges begin, in ranges: those below are left to ``useradd``, which begins at 100000.
 _FIRST_RANGE = 32
 #: As many ranges as there are below the last number of 32 bits; a number beyond begins again, and may collide.
@@ -149,6 +152,8 @@ def user_from(entry: Entry, groups: Mapping[str, Group]) -> User:
     for one in names:
         if not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", one):
             entry.refuse("groups", f"{one!r:.60} cannot be a group's name", "correct the name of the group")
+        if one in _ROOTS:
+            entry.refuse("groups", f"{one} makes of its members what root is", f"take {one} out; sudo is what says so")
     for one in (group, *names):
         if one in groups and groups[one].absent:
             entry.refuse(

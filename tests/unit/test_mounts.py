@@ -141,7 +141,7 @@ def test_a_server_is_an_address_or_a_name(server: str) -> None:
         "10.0.0.1@tcp:/fs",
         "mgs1@o2ib:mgs2@o2ib:/fs",
         "10.0.0.1@tcp,192.168.0.1@o2ib1:10.0.0.2@tcp,192.168.0.2@o2ib1:/fs/projects/physics",
-        "mgs.site.example:/scratch-1",
+        "mgs.site.example:/scratch",
     ],
 )
 def test_lustre_is_declared_in_the_forms_of_its_manual(source: str) -> None:
@@ -202,7 +202,7 @@ def test_a_server_of_the_inventory_exports_a_directory_of_its_own_and_nothing_of
 
 
 def test_the_innermost_file_system_counts() -> None:
-    found = told(*mounts(HOME, {"path": "/home/scratch", "fstype": "local"}))
+    found = told(*mounts(HOME, {"path": "/home/scratch", "fstype": "present"}))
 
     assert innermost(found, "/home/ada") == found[0]
     assert innermost(found, "/home/scratch/ada") == found[1]
