@@ -7,11 +7,14 @@ from typing import Any
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import READ, name_of, number_of
+from provision.inventory.variables import site_default
 from provision.model.users import Users, UsersError
 from provision.model.users_declared import users_from
 
 #: systemd gives these to services while they run (DynamicUser=): systemd.io/UIDS-GIDS.
 _DYNAMIC = range(61184, 65520)
+#: Among them, and reserved for the whole of Debian: the proof's user has it where nobody else is declared.
+_OURS = int(site_default("cluster_test_uid"))
 
 
 def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[str, Any]]) -> Users:
@@ -59,7 +62,7 @@ def _require_no_services(people: Users) -> None:
     found = [("cluster_users", place, "uid", user.name, user.uid) for place, user in enumerate(people.users)]
     found += [("cluster_groups", place, "gid", group.name, group.gid) for place, group in enumerate(people.groups)]
     for variable, place, key, name, number in found:
-        if number in _DYNAMIC:
+        if number in _DYNAMIC and number != _OURS:
             problem = f"{variable}: {name}: {key} {number} is among those that systemd gives to services"
             told = f"{problem} ({_DYNAMIC[0]} to {_DYNAMIC[-1]})"
             raise UsersError(variable, place, key, told, f"choose another {key}")
