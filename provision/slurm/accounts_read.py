@@ -125,18 +125,19 @@ def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
 
 def _named(place: str, entry: Mapping[str, Any], what: str, form: re.Pattern[str] = _NAME) -> str:
     names = [value for key, value in entry.items() if str(key).lower() == "name"]
-    if not names and entry:
-        given = ", ".join(map(repr, entry))[:70]
-        raise refusal(place, f"{what} has no name, and has {given}", f"write {{name: {_first(entry)}}}")
-    name = names[0] if names else None
+    if not names:
+        given = ", and has " + ", ".join(map(repr, entry))[:70] if entry else ""
+        raise refusal(place, f"{what} has no name{given}", f"write {{name: {_first(entry)}}}")
+    name = names[0]
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
-    if isinstance(name, str) and len(words := name.split()) > 1 and all(form.fullmatch(word) for word in words):
+    words = name.split() if isinstance(name, str) and form is _USER else []
+    if len(words) > 1 and all(form.fullmatch(word) for word in words):
         several = f"[{', '.join(words)}]"
         raise refusal(place, f"the name of {what} is {name[:70]!r}: a comma is missing", f"write {several[:120]}")
     if not isinstance(name, str) or not form.fullmatch(name):
         raise refusal(
-            f"{place}.name" if names else place,
+            f"{place}.name",
             f"the name of {what} is {str(name)[:70]!r}: it must be lower-case letters, digits, '-', '_' and '.'",
             f"name {what}, as name: test1267",
         )
@@ -146,7 +147,7 @@ def _named(place: str, entry: Mapping[str, Any], what: str, form: re.Pattern[str
 def _first(entry: Mapping[str, Any]) -> str:
     """Return what was meant for the name, of an entry that has none."""
     return next(
-        (str(value)[:40] for value in entry.values() if isinstance(value, str) and _USER.fullmatch(value)), "alice"
+        (str(value)[:40] for value in entry.values() if isinstance(value, str) and _USER.fullmatch(value)), "test1267"
     )
 
 

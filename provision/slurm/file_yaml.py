@@ -61,23 +61,22 @@ def wrong_yaml(name: str, text: str, release: str, nodes: Collection[str]) -> Wr
         return Wrong(1, "this is neither a list nor a mapping", f"write it as {name}(5) shows")
     if release > NEWEST or name not in _FILES:
         return None
-    return next(_wrong(name, root, _FILES[name], release, nodes), None) or (
+    return next(_wrong(name, root, _FILES[name], release, nodes, name), None) or (
         _topologies(root) if name == "topology.yaml" else None
     )
 
 
-def _wrong(
-    name: str, node: yaml.Node, form: Any, release: str, nodes: Collection[str], key: str = ""
-) -> Iterator[Wrong]:
+def _wrong(name: str, node: yaml.Node, form: Any, release: str, nodes: Collection[str], key: str) -> Iterator[Wrong]:
     row = node.start_mark.line + 1
     if isinstance(form, Mapping):
+        here = [one for one in form if _SINCE.get(one, "") <= release]
         if not isinstance(node, yaml.MappingNode):
-            yield Wrong(row, f"{key or name} must be a mapping, with one of {', '.join(form)}", f"see {name}(5)")
+            problem = f"{key or 'each item'} must be a mapping, with one of {', '.join(here)}"
+            yield Wrong(row, problem, f"see {name}(5)")
             return
         for told, value in node.value:
-            word, line = str(told.value), told.start_mark.line + 1
+            word, line = _text(told), told.start_mark.line + 1
             if word not in form:
-                here = [one for one in form if _SINCE.get(one, "") <= release]
                 near = difflib.get_close_matches(word, here, n=1)
                 fix = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(here)}"
                 yield Wrong(line, f"there is no {word[:40]!r} {f'in {key}' if key else 'here'}", fix)
@@ -87,21 +86,26 @@ def _wrong(
                 yield from _wrong(name, value, form[word], release, nodes, word)
     elif isinstance(form, list):
         if not isinstance(node, yaml.SequenceNode):
-            yield Wrong(row, f"{key or name} must be a list", f"begin each item with '- '; {name}(5)")
+            yield Wrong(row, f"{key} must be a list", f"begin each item with '- '; {name}(5)")
             return
         for item in node.value:
-            yield from _wrong(name, item, form[0], release, nodes, key)
+            yield from _wrong(name, item, form[0], release, nodes, "" if key == name else key)
     elif form == _BOOL and not (isinstance(node, yaml.ScalarNode) and node.value.lower() in _TRUTHS):
-        yield Wrong(row, f"{key} is {str(node.value)[:40]!r}: it must be true or false", f"write {key}: true")
+        yield Wrong(row, f"{key} is {_text(node)[:40]!r}: it must be true or false", f"write {key}: true")
     elif form == _NODES:
         yield from _unknown(node, nodes)
+
+
+def _text(node: yaml.Node) -> str:
+    """Return a scalar's text; of a list or a mapping the word for it, which is no name of a node."""
+    return node.value if isinstance(node, yaml.ScalarNode) else "(a list or a mapping)"
 
 
 def _unknown(node: yaml.Node, nodes: Collection[str]) -> Iterator[Wrong]:
     for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         row = one.start_mark.line + 1
         try:
-            missing = sorted(set(hostlist.expand(str(one.value))) - set(nodes))
+            missing = sorted(set(hostlist.expand(_text(one))) - set(nodes))
         except ClusterctlError as error:
             yield Wrong(row, f"nodes: {error.problem}", error.fix)
             continue
@@ -122,9 +126,9 @@ def _topologies(root: yaml.Node) -> Wrong | None:
     for item in root.value:
         row, said = item.start_mark.line + 1, {str(key.value): value for key, value in item.value}
         kinds = [kind for kind in _KINDS if kind in said]
-        if "topology" not in said or said["topology"].value in names:
+        if "topology" not in said or _text(said["topology"]) in names:
             return Wrong(row, "a topology has no name of its own", "write '- topology: NAME', each another one")
-        names.append(said["topology"].value)
+        names.append(_text(said["topology"]))
         if len(kinds) != 1:
             told = f"is {' and '.join(kinds)}" if kinds else "is of no kind"
             return Wrong(row, f"topology {names[-1]} {told}", f"give it one of {', '.join(_KINDS)}")
