@@ -7,14 +7,8 @@ from typing import Any
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_proof import READ, name_of, number_of
-from provision.inventory.variables import site_default
 from provision.model.users import Users, UsersError
 from provision.model.users_declared import users_from
-
-#: systemd gives these to services while they run (DynamicUser=): systemd.io/UIDS-GIDS.
-_DYNAMIC = range(61184, 65520)
-#: Among them, and reserved for the whole of Debian: the proof's user has it where nobody else is declared.
-_OURS = int(site_default("cluster_test_uid"))
 
 
 def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[str, Any]]) -> Users:
@@ -26,7 +20,6 @@ def people_from(users: object, groups: object, hostvars: Mapping[str, Mapping[st
     try:
         found = users_from(users, groups)
         _require_others(found, hostvars)
-        _require_no_services(found)
     except UsersError as error:
         entry = (error.variable, error.number, error.key)
         raise ClusterctlError(error.problem, fix=error.fix, entry=entry) from None
@@ -56,13 +49,3 @@ def _require_others(people: Users, hostvars: Mapping[str, Mapping[str, Any]]) ->
         if number == group.gid and not group.absent:
             problem = f"cluster_groups: {group.name}: gid {number} is that of {own} (cluster_test_uid)"
             raise UsersError("cluster_groups", place, "gid", problem, "choose another gid")
-
-
-def _require_no_services(people: Users) -> None:
-    found = [("cluster_users", place, "uid", user.name, user.uid) for place, user in enumerate(people.users)]
-    found += [("cluster_groups", place, "gid", group.name, group.gid) for place, group in enumerate(people.groups)]
-    for variable, place, key, name, number in found:
-        if number in _DYNAMIC and number != _OURS:
-            problem = f"{variable}: {name}: {key} {number} is among those that systemd gives to services"
-            told = f"{problem} ({_DYNAMIC[0]} to {_DYNAMIC[-1]})"
-            raise UsersError(variable, place, key, told, f"choose another {key}")

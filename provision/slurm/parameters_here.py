@@ -109,9 +109,8 @@ def _times(there: Mapping[str, str]) -> Iterator[Wrong]:
         problem = f"UnkillableStepTimeout is {kill}: below 5 times MessageTimeout ({message}) nodes go down"
         yield "UnkillableStepTimeout", problem, f"set it to {5 * int(message)} or more, or remove it"
     silent = there.get("slurmdtimeout", "0")
-    if silent.isdecimal() and message.isdecimal() and 0 < int(silent) < 3 * int(message):
-        # Each is asked three times in that time: ping_nodes() in src/slurmctld/ping_nodes.c.
-        problem = f"SlurmdTimeout is {silent}: below 3 times MessageTimeout ({message}) nodes that are busy go down"
+    if silent.isdecimal() and message.isdecimal() and 0 < int(silent) < int(message):
+        problem = f"SlurmdTimeout is {silent}: below MessageTimeout ({message}) a node goes down before it has answered"
         yield "SlurmdTimeout", problem, f"set it to {3 * int(message)} or more, or remove it"
     weights = {name: value for name, value in there.items() if re.fullmatch(r"priorityweight(?!tres)\w+", name)}
     if sum(int(value) for value in weights.values() if value.isdecimal()) >= 2**32 - 2:
