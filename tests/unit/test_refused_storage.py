@@ -64,7 +64,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (users({"home": "/home/a"}, {"home": "/home/a/b"}), "b's home /home/a/b is inside a's"),
     *((users({"groups": [name]}), f"{name} makes of its members what root is") for name in ("root", "shadow", "disk")),
     (users({"uid": 65534}), "nobody's"),
-    ({"cluster_groups": [{"name": "g", "gid": 65000}]}, "gid 65000 is among those"),
     *((users({"home": home}), "a job could not write there") for home in ("/tmp/a", "/opt/a", "/srv/a", "/var/tmp/a")),
     (users({"home": "/data/a"}, cluster_mounts=[{**HOME, "path": "/data", "read_only": True}]), "/data is read_only"),
     (dirs("Dirs=/tmp,/data", cluster_mounts=[{**HOME, "path": "/data"}]), "its line 2: Dirs has /data"),
