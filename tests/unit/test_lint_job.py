@@ -263,11 +263,11 @@ def test_what_a_shell_closes_or_may_close_is_not_called_open(text: str) -> None:
 
 def test_a_launcher_that_stands_in_a_variable_over_several_lines_is_read_as_it_is_run() -> None:
     launcher = (
-        'LAUNCHER="torchrun \\\n --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node $((4 * 2)) \\\n'
+        'LAUNCHER="torchrun \\\n --nnodes 2 --node_rank \\$SLURM_NODEID --nproc_per_node $((4 * 2)) \\\n'
         ' --master_addr $MASTER_ADDR --master_port 6000"'
     )
 
-    (found,) = findings(job(launcher, f"{SRUN} bash -c '$LAUNCHER train.py'", "export LAUNCHER"))
+    (found,) = findings(job(launcher, f'{SRUN} bash -c "$LAUNCHER train.py"', "export LAUNCHER"))
 
     assert (found.name, found.problem) == ("fixed-port", "the port 6000 is every job's")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provision.slurm.jobs.shell import Command, Word
+from provision.slurm.jobs.words import Command, Word
 
 #: Short options of sbatch and srun by their long names: src/common/slurm_opt.c of Slurm 24.11.
 SHORT = {
@@ -30,6 +30,8 @@ _DOCKER_BARE = frozenset({
     "detach", "d", "interactive", "i", "tty", "t", "it", "ti", "dit", "rm", "init", "read-only", "publish-all", "P",
     "no-healthcheck", "oom-kill-disable", "privileged", "quiet", "q", "sig-proxy", "replace", "tls-verify",
 })  # fmt: skip
+#: Options of docker and podman themselves without a value.
+_ENGINE_BARE = frozenset({"debug", "D", "tls", "tlsverify", "remote", "r", "syslog", "transient-store"})
 #: Options of torchrun without a value: torch/distributed/run.py.
 _TORCHRUN_BARE = frozenset({"standalone", "no-python", "run-path", "module", "m"})
 #: Those of DeepSpeed's launcher and of accelerate.
@@ -38,10 +40,14 @@ _LAUNCHER_BARE = frozenset({"no-ssh", "no-ssh-check", "force-multi", "multi-gpu"
 
 @dataclass(frozen=True)
 class Option:
-    """An option as it was given: where, and with which value ("" for none; one given twice has a line for each)."""
+    """An option as it was given: where, and with which value ("" for none; one given twice has a line for each).
+
+    ``varies``: the value may be another one on each node.
+    """
 
     value: str
     line: int
+    varies: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +84,12 @@ def options(words: list[Word], bare: frozenset[str]) -> tuple[dict[str, Option],
             name, has, value = name[:2], "=", word.text[2:].removeprefix("=")
         key = name.lstrip("-").replace("_", "-")
         at += 1
+        varies = word.varies
         if not has and key not in bare and at < len(words) and not words[at].text.startswith("--"):
-            value = words[at].text
+            value, varies = words[at].text, words[at].varies
             at += 1
         given = found.get(key)
-        found[key] = Option(f"{given.value}\n{value}" if given else value, word.line)
+        found[key] = Option(f"{given.value}\n{value}" if given else value, word.line, varies)
     return found, tuple(words[at:])
 
 
@@ -92,9 +99,10 @@ def _srun(name: str, command: Command, words: list[Word], by: tuple[Call, ...]) 
 
 
 def _container(name: str, command: Command, words: list[Word], by: tuple[Call, ...]) -> Call | None:
+    words = list(options(words, _ENGINE_BARE)[1])
     if words and words[0].text == "container":
         words = words[1:]
-    if not words or words[0].text != "run":
+    if not words or words[0].text not in ("run", "create"):
         return None
     return Call(name, command, *options(words[1:], _DOCKER_BARE), by)
 
@@ -126,8 +134,9 @@ def _any(name: str, command: Command, words: list[Word], by: tuple[Call, ...]) -
 PROGRAMS = {
     "srun": _srun,
     "docker": _container, "podman": _container, "nerdctl": _container,
+    "nvidia-docker": _container,
     "torchrun": _torchrun,
     "deepspeed": _launcher, "accelerate": _launcher,
     "python": _python, "python3": _python,
-    "apptainer": _any, "singularity": _any, "scontrol": _any, "mpirun": _any,
+    "apptainer": _any, "singularity": _any, "scontrol": _any, "mpirun": _any, "enroot": _any,
 }  # fmt: skip

@@ -5,31 +5,53 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from provision.slurm.jobs.calls import Call
+from provision.slurm.jobs.calls import Call, Option
 from provision.slurm.jobs.finding import Told, assigned, nodes, step
 from provision.slurm.jobs.script import Script
 
-_ENGINES = ("docker", "podman", "nerdctl")
+_ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker")
 _MOVING = re.compile(r"^(latest|nightly|main|master|dev|devel|edge|stable|head|current)$", re.I)
 
 
 def ungranted_gpus(script: Script) -> Iterator[Told]:
-    """A container that is given every GPU of the node, whoever's job they are."""
+    """A container that is given every GPU of the node, or some by numbers that stand there, whoever's job they are."""
     effect = "Docker's daemon is in no job: the container sees every GPU of the node, other jobs' too"
+    numbers = "these numbers are whatever jobs' GPUs: the step has others, or the container has another job's"
     better = "--gpus '\"device='$(nvidia-smi --query-gpu=uuid --format=csv,noheader | paste -sd,)'\"', in the step"
     for call in script.called(*_ENGINES):
         gpus, devices = call.options.get("gpus"), call.options.get("device")
-        if gpus and (gpus.value == "all" or gpus.value.isdigit()):
+        asked = gpus.value.replace('"', "").replace("'", "") if gpus else ""
+        named = [one for one in (devices.value if devices else "").split("\n") if _GPU.match(one)]
+        if gpus and (re.match(r"(all|count=\S+|-?[0-9]+)(,|$)", asked) or "all" in asked.split(",")):
             yield gpus.line, f"--gpus {gpus.value}", effect, better
-        elif devices and "nvidia.com/gpu=all" in devices.value.split("\n"):
-            yield devices.line, "--device nvidia.com/gpu=all", effect, better.replace("--gpus", "--device")
+        elif gpus and re.match(r"devices?=[0-9]", asked):
+            yield gpus.line, f"--gpus {gpus.value}", numbers, better
+        elif devices and named:
+            why = effect if named[0].endswith("=all") else numbers
+            yield devices.line, f"--device {named[0]}", why, better.replace("--gpus", "--device")
+        elif not gpus and _by_runtime(script, call):
+            problem = "the runtime nvidia without NVIDIA_VISIBLE_DEVICES: images of CUDA say 'all' themselves"
+            yield call.line, problem, effect, better
         privileged = call.options.get("privileged")
         if privileged and privileged.value.lower() in ("", "true", "1"):
             problem = "--privileged gives it every device of the node"
             yield privileged.line, problem, effect, "--device /dev/infiniband --cap-add IPC_LOCK, and the GPUs by name"
     for line, name, value in assigned(script, "NVIDIA_VISIBLE_DEVICES"):
-        if value == "all" and any(script.called(*_ENGINES)):
-            yield line, f"{name}=all", effect, f"{name}=$CUDA_VISIBLE_DEVICES of the step"
+        if re.fullmatch(r"all|[0-9]+(,[0-9]+)*", value) and any(script.called(*_ENGINES)):
+            why = effect if value == "all" else numbers
+            yield line, f"{name}={value}", why, f"{name}=$CUDA_VISIBLE_DEVICES of the step"
+
+
+#: A GPU that is named by its number, or all of them.
+_GPU = re.compile(r"(nvidia\.com/gpu=(all|[0-9]+)|/dev/nvidia[0-9]+(:.*)?)$")
+
+
+def _by_runtime(script: Script, call: Call) -> bool:
+    """Tell whether a container has the GPUs that NVIDIA's runtime gives it, and nobody says which."""
+    runtime = call.options.get("runtime")
+    given = [call.options[name].value for name in ("e", "env") if name in call.options]
+    told = any("NVIDIA_VISIBLE_DEVICES" in one for one in given) or any(assigned(script, "NV_GPU"))
+    return not told and (call.program == "nvidia-docker" or (runtime is not None and runtime.value == "nvidia"))
 
 
 def container_limits(script: Script) -> Iterator[Told]:
@@ -42,8 +64,8 @@ def container_limits(script: Script) -> Iterator[Told]:
         devices = "\n".join(options[name].value for name in ("device", "v", "volume") if name in options)
         host = options.get("ipc")
         missing = {
-            "--ulimit memlock=-1": "memlock" not in limits,
-            "--ipc=host": not ((host and host.value == "host") or "shm-size" in options),
+            "--ulimit memlock=-1": not re.search(r"memlock=(-1|unlimited|[0-9]{10,}|.*\$)", limits),
+            "--ipc=host": not ((host and host.value == "host") or _large(options.get("shm-size"))),
             "--device /dev/infiniband": "/dev/infiniband" not in devices and "privileged" not in options,
         }
         if lacks := [name for name, is_missing in missing.items() if is_missing]:
@@ -55,6 +77,11 @@ def container_limits(script: Script) -> Iterator[Told]:
             )
 
 
+def _large(size: Option | None) -> bool:
+    """Tell whether a container's shared memory is more than the megabytes that it has without a word."""
+    return size is not None and not re.fullmatch(r"[0-9]{1,9}(k|kb)?|[0-9]{1,3}(m|mb)", size.value, re.I)
+
+
 def _images(script: Script) -> Iterator[tuple[int, str]]:
     """Yield line and name of each image that is run."""
     if option := script.directives.get("container-image"):
@@ -64,7 +91,7 @@ def _images(script: Script) -> Iterator[tuple[int, str]]:
             yield option.line, script.value(option.value)
         elif call.program in _ENGINES and call.rest:
             yield call.rest[0].line, call.rest[0].text
-        elif call.program in ("apptainer", "singularity"):
+        elif call.program in ("apptainer", "singularity", "enroot"):
             yield from ((word.line, word.text) for word in call.rest if word.text.startswith("docker://"))
 
 
@@ -91,6 +118,11 @@ def image_on_sbatch(script: Script) -> Iterator[Told]:
     if option := script.directives.get("container-image"):
         effect = "where pyxis takes it for the batch script, too, there is no srun and no scontrol in it"
         yield option.line, "--container-image for the whole job", effect, "srun --container-image=..., on the step"
+    for call in script.calls:
+        rest = call.rest[1:] if call.program in _ENGINES else call.rest[:1]
+        inside = _in_image(call, script) and rest and call.program not in ("apptainer", "singularity")
+        if inside and (name := _SLURMS.fullmatch(rest[0].text)):
+            yield call.line, f"{name[1]} in the container", f"images have no {name[1]}: command not found", _OUTSIDE
     for command in script.commands:
         if not any(_in_image(call, script) for call in script.starters(command)):
             continue
@@ -100,8 +132,9 @@ def image_on_sbatch(script: Script) -> Iterator[Told]:
                 yield word.line, problem, effect, _OUTSIDE
 
 
-_SLURMS = re.compile(r"(scontrol|squeue|srun|sinfo)")
-_ANSWER = re.compile(r"\$\(\s*(scontrol|squeue|srun|sinfo)\b")
+_NAMES = "scontrol|squeue|srun|sinfo|sbatch|scancel|sacct|sstat|sbcast"
+_SLURMS = re.compile(rf"(?:/\S*/)?({_NAMES})")
+_ANSWER = re.compile(rf"\$\(\s*(?:/\S*/)?({_NAMES})\b")
 _OUTSIDE = "in the batch script, before srun: export MASTER_ADDR=...; and hand it to the container with -e MASTER_ADDR"
 
 

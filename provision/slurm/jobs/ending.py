@@ -1,4 +1,4 @@
-"""The end of a script that comes too early: within a quote, or within a here-document."""
+"""The end of a script that comes too early: within a quote, a substitution or a here-document."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from provision.slurm.jobs.finding import Told
+from provision.slurm.jobs.reader import Reader
 from provision.slurm.jobs.script import Script
-from provision.slurm.jobs.shell import Reader
 
 #: What this reader may take for another thing than a shell does, in what a substitution has.
 _DOUBTFUL = re.compile(r"[\\`]|\s#|<<|\bcase\b")
@@ -38,7 +38,9 @@ class _Ending(Reader):
         return taken
 
     def _dollar(self) -> str:
-        taken = super()._dollar()
+        line, taken = self._line, super()._dollar()
+        if taken[:2] == "$(" and self._at >= len(self._text):
+            self.left.append((line, "$("))
         if taken[:2] in ("$(", "${"):
             self.sure &= not (_DOUBTFUL.search(taken) or taken.count("'") % 2 or taken.count('"') % 2)
         return taken
@@ -54,7 +56,7 @@ class _Ending(Reader):
 
 
 def unclosed(script: Script) -> Iterator[Told]:
-    """A quote or a here-document that nobody closes; told only where no shell could read it otherwise."""
+    """A quote, a substitution or a here-document without an end; told only where no shell could read it otherwise."""
     reader = _Ending(script.text)
     for _ in reader.commands():
         pass
@@ -68,6 +70,9 @@ def unclosed(script: Script) -> Iterator[Told]:
     if end in "'\"`":
         effect = "the shell ends with 'unexpected EOF', after it has run what stands above"
         yield line, f"the quote {end} that begins here is never closed", effect, f"close it with {end}"
+    elif end == "$(":
+        effect = "the shell ends with 'unexpected EOF', after it has run what stands above"
+        yield line, "the $( that begins here is never closed", effect, "close it with )"
     else:
         effect = "what stands below is its text, and is not run"
         yield line, f"the here-document {end} never ends", effect, f"a line that is {end} alone, without blanks"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from provision.slurm.jobs.calls import Call, Option
 from provision.slurm.jobs.script import Script
-from provision.slurm.jobs.shell import base
+from provision.slurm.jobs.words import Command, base
 
 #: Programs that a step may run without being the job: to look, to prepare, to clean.
-_ASIDE = frozenset({
+ASIDE = frozenset({
     "hostname", "true", "false", "echo", "printf", "date", "env", "ls", "cp", "mv", "rm", "mkdir", "chmod", "sleep",
     "test", "cat", "id", "uptime", "nvidia-smi", "ibstat", "stat", "df", "sync", "tar", "rsync", "find", "which",
+    "pkill", "kill", "killall", "touch", "ln", "du", "ping", "curl", "wget", "pip", "mount", "umount", "rmdir", "cmp",
 })  # fmt: skip
 
 
@@ -35,8 +37,36 @@ Rule = Callable[[Script], Iterator[Told]]
 
 def number(option: Option | None) -> int | None:
     """Return the number that an option has (the least of a range), None where it has none that stands in the script."""
-    match = re.match(r"(\d+)", option.value) if option else None
+    match = re.match(r"([0-9]{1,9})(?![0-9])", option.value) if option else None
     return int(match[1]) if match else None
+
+
+def figure(script: Script, option: Option | None, depth: int = 3) -> int | None:
+    """Return the number that an option has once the shell has worked it out, None where the script does not say it."""
+    found = re.fullmatch(r"\$\(\((.*)\)\)", option.value, re.S) if option else None
+    if option is None or found is None:
+        name = re.fullmatch(r"\$\{?(SLURM_\w+)\}?", option.value) if option else None
+        return number(script.directives.get(_SLURMS_OWN.get(name[1], ""))) if name else number(option)
+
+    def put(name: re.Match[str]) -> str:
+        if words := script.variables.get(name[1], ()):
+            value = figure(script, Option(script.value(words[0].text), 0), depth - 1) if depth else None
+        else:
+            value = number(script.directives.get(_SLURMS_OWN.get(name[1], "")))
+        return "?" if value is None else str(value)
+
+    text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", put, found[1])
+    if re.fullmatch(r"\s*\(*\s*\d{1,6}(\s*\*\s*\d{1,6})*\s*\)*\s*", text):
+        return math.prod(int(one) for one in re.findall(r"\d+", text))
+    return None
+
+
+#: Variables that Slurm sets to what the job's options say.
+_SLURMS_OWN = {
+    "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks",
+    "SLURM_NTASKS_PER_NODE": "ntasks-per-node", "SLURM_GPUS_ON_NODE": "gpus-per-node",
+    "SLURM_GPUS_PER_NODE": "gpus-per-node",
+}  # fmt: skip
 
 
 def asked(script: Script, call: Call | None, name: str) -> Option | None:
@@ -46,18 +76,34 @@ def asked(script: Script, call: Call | None, name: str) -> Option | None:
 
 def nodes(script: Script, call: Call | None = None) -> int:
     """Return how many nodes a step has as far as the script says, 1 where it says nothing."""
-    if (told := number(asked(script, call, "nodes"))) is not None:
+    if call and "nodes" not in call.options and figure(script, call.options.get("ntasks")) == 1:
+        return 1
+    if (told := figure(script, asked(script, call, "nodes"))) is not None:
         return told
-    tasks, each = number(asked(script, call, "ntasks")), number(asked(script, call, "ntasks-per-node"))
+    tasks, each = figure(script, asked(script, call, "ntasks")), figure(script, asked(script, call, "ntasks-per-node"))
     return max(1, tasks // each) if tasks and each else 1
 
 
 def tasks_each(script: Script, call: Call | None = None) -> int:
     """Return how many tasks a step has on a node as far as the script says, 1 where it says nothing."""
-    if (told := number(asked(script, call, "ntasks-per-node"))) is not None:
+    own = figure(script, call.options.get("ntasks")) if call and "ntasks-per-node" not in call.options else None
+    if own is not None:  # --ntasks of a step goes before --ntasks-per-node of its job
+        return max(1, own // max(1, nodes(script, call)))
+    if (told := figure(script, asked(script, call, "ntasks-per-node"))) is not None:
         return told
-    tasks = number(asked(script, call, "ntasks"))
-    return max(1, tasks // nodes(script, call)) if tasks else 1
+    if each := figure(script, asked(script, call, "ntasks-per-gpu")):
+        return each * (_gpus(script, call) or 1)
+    tasks = figure(script, asked(script, call, "ntasks"))
+    return max(1, tasks // max(1, nodes(script, call))) if tasks else 1
+
+
+def _gpus(script: Script, call: Call | None) -> int | None:
+    """Return how many GPUs of a node a step has, as far as the script says."""
+    for name in ("gpus-per-node", "gres"):
+        option = asked(script, call, name)
+        if option and (found := re.search(r"(?:^|:)([0-9]{1,4})$", option.value)):
+            return int(found[1])
+    return None
 
 
 def step(call: Call) -> Call | None:
@@ -72,14 +118,26 @@ def works(script: Script, call: Call) -> bool:
     first = next((base(word.text) for word in call.rest), "")
     if first in ("bash", "sh"):
         inner = script.handed.get(id(call.command), ())
-        names = {base(one.texts[0]) for one in inner if one.texts}
-        return not names <= _ASIDE if inner else True
-    return bool(first) and first not in _ASIDE
+        return any(not _aside(one) for one in inner if one.texts) if inner else True
+    return bool(first) and first not in ASIDE
+
+
+def _aside(command: Command) -> bool:
+    """Tell whether a command only looks, prepares or cleans up."""
+    name = base(command.texts[0])
+    engine = name in ("docker", "podman", "nerdctl") and not {"run", "start", "exec", "compose"} & {*command.texts[1:]}
+    return name in ASIDE or engine
 
 
 def steps(script: Script) -> Iterator[Call]:
     """Yield the steps that are the job itself."""
     return (call for call in script.called("srun") if works(script, call))
+
+
+def launches(script: Script) -> list[Call]:
+    """Return the work: the steps, and launchers that the batch script starts itself."""
+    own = (call for call in script.called("torchrun", "deepspeed", "accelerate") if not call.by)
+    return [*steps(script), *(call for call in own if call.command.outer is None)]
 
 
 def distributed(script: Script, call: Call | None = None) -> bool:
@@ -91,5 +149,7 @@ def assigned(script: Script, *names: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, name and value of each assignment to one of some variables, with the script's own variables in it."""
     for word in script.assignments:
         name, _, value = word.text.partition("=")
+        # Apptainer hands these to the container, without what stands before.
+        name = re.sub("^(APPTAINER|SINGULARITY)ENV_", "", name)
         if name in names:
             yield word.line, name, script.value(value)

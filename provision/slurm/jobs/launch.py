@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from provision.slurm.jobs.finding import Told, asked, assigned, distributed, nodes, number, step, steps, tasks_each
+from provision.slurm.jobs.finding import Told, assigned, distributed, nodes, number, step, steps, tasks_each
 from provision.slurm.jobs.script import Script
+from provision.slurm.jobs.words import EARLY
 
 _MEETING = ("torchrun", "deepspeed", "accelerate")
 _PORT = "MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))"
@@ -14,12 +15,23 @@ _FIRST = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 
 
 #: What is another number, or another name, each time and on each machine that it is asked.
 _CHANCE = re.compile(
-    r"\bS?RANDOM\b|\bshuf\b|\buuidgen\b|/dev/u?random|import (random|socket|uuid)|mktemp -u|date \+%[sN]"
+    r"\bS?RANDOM\b|\bshuf\b|\buuidgen\b|/dev/u?random|(import|from) (random|socket|uuid)|mktemp -u|date \+%[sN]"
+    r"|\$\$|\bBASHPID\b|\bs?rand\(|\bjot -r|\bEPOCH(SECONDS|REALTIME)\b"
 )
 _OWN_NAME = re.compile(
-    r"\$\(\s*(/bin/)?hostname\b|\$\{?(HOSTNAME|HOST|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\b|\$\(\s*uname -n"
+    r"\$\(\s*(/\S*/)?(hostname|hostnamectl)\b|\$\{?(HOSTNAME|HOST|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\b"
+    r"|\$\(\s*(uname -n|cat /etc/hostname|ip (-\S+ )*(addr|a|address|r|route)\b|curl\b)|\$\(</etc/hostname"
 )
 _LIST = re.compile(r"^\$\{?SLURM_(JOB_)?NODELIST\}?$")
+#: The list's text up to a comma (gpu[01), or all of its names.
+_CUT = re.compile(
+    r"^\$\{SLURM_(JOB_)?NODELIST\b[^}]*\}$|^\$\(\s*(echo|printf)\b(?:(?!scontrol)[^|])*SLURM_(JOB_)?NODELIST[^|]*\|"
+    r"\s*(cut|awk|sed|tr)\b|^\$\(\s*scontrol show hostnames?\b[^|]*\)$"
+)
+#: An address alone; what a variable of another name holds, nobody knows.
+_NO_PORT = re.compile(r"\$\{?\w*(ADDR|HOST|NODE|IP)\w*\}?|[\w.-]+|\$\(\s*(scontrol|hostname)\b[^:]*\)", re.I)
+#: An array's name is its first word.
+_ARRAY = re.compile(r"=\(\s*[\"'`]?\$?\(?\s*scontrol\b|\b(mapfile|readarray)\b")
 _HERE = re.compile(r"^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
 
 
@@ -41,6 +53,15 @@ def _meeting(script: Script, what: str, names: tuple[str, ...], part: re.Pattern
         endpoint = call.options.get("rdzv-endpoint")
         if endpoint and (found := part.search(endpoint.value)):
             yield endpoint.line, found[1]
+    for call in script.called("python", "python3"):
+        words = [word.text for word in call.rest]
+        for at, word in enumerate(call.rest):
+            name, has, value = word.text.partition("=")
+            value = value if has else "".join(words[at + 1 : at + 2])
+            if name.lstrip("-").replace("_", "-") in names and name.startswith("--"):
+                yield word.line, value
+            elif re.fullmatch(r"--(dist[-_]url|init[-_]method)", name) and value.startswith("tcp://"):
+                yield from ((word.line, found[1]) for found in [part.search(value.removeprefix("tcp://"))] if found)
 
 
 def fixed_port(script: Script) -> Iterator[Told]:
@@ -51,16 +72,18 @@ def fixed_port(script: Script) -> Iterator[Told]:
         if re.fullmatch(r"\d+", value) and value not in told:
             told.add(value)
             yield line, f"the port {value} is every job's", effect, f"{_PORT}, in the batch script"
-    for call in script.called("torchrun"):
+    for call in script.called(*_MEETING):
         options = call.options.keys()
         several = nodes(script, step(call)) > 1 or (number(call.options.get("nnodes")) or 1) > 1
-        if several and "master-addr" in options and not {"master-port", "rdzv-endpoint"} & options:
-            yield (
-                call.line,
-                "no port is named, so it is torchrun's 29500",
-                effect,
-                f"{_PORT}; --master-port=$MASTER_PORT",
-            )
+        named = bool({"master-port", "rdzv-endpoint", "main-process-port"} & options)
+        given = call.program == "accelerate" and any(assigned(script, "MASTER_PORT"))
+        better = f"{_PORT}; {'--main-process-port' if call.program == 'accelerate' else '--master-port'}=$MASTER_PORT"
+        if several and {"master-addr", "main-process-ip"} & options and not named and not given:
+            yield call.line, f"no port is named, so it is {call.program}'s 29500", effect, better
+        endpoint = call.options.get("rdzv-endpoint")
+        if several and endpoint and _NO_PORT.fullmatch(endpoint.value):
+            problem = "no port is behind --rdzv-endpoint, so it is torchrun's 29400"
+            yield endpoint.line, problem, effect, f"{_PORT}; --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"
 
 
 def port_per_node(script: Script) -> Iterator[Told]:
@@ -73,7 +96,9 @@ def port_per_node(script: Script) -> Iterator[Told]:
             name, _, value = word.text.partition("=")
             meets = meeting.search(name) or (name.startswith("--") and re.search(r"port|rdzv", name))
             before = command.words[command.words.index(word) - 1].text if word is not command.words[0] else ""
-            if (meets or re.search(r"port|rdzv", before)) and _CHANCE.search(value or word.text):
+            # What the batch script has put in is the same everywhere.
+            own = re.sub(rf"{EARLY}(\w+|\{{[^}}]*\}}|\$|\([^()]*\)|\(\([^()]*\)\))", "", value or word.text)
+            if (meets or re.search(r"port|rdzv", before)) and _CHANCE.search(own):
                 yield (
                     word.line,
                     f"each node throws its own dice for {name or before}",
@@ -93,6 +118,9 @@ def hostname_endpoint(script: Script) -> Iterator[Told]:
             problem, why = "the address is the name of whoever asks", effect
         elif _LIST.search(value):
             problem, why = "the address is a list, such as gpu[01-04]", "no such host: the workers never meet"
+        elif several and _CUT.search(value) and not _ARRAY.search(script.text):
+            problem = "the address is a piece of a list such as gpu[01-04], or all of its names"
+            why = "no such host: the workers never meet"
         elif _HERE.search(value) and several:
             problem, why = f"the address is {value}, and there are several nodes", "each node waits for itself"
         if problem and (line, problem) not in told:
@@ -108,7 +136,9 @@ def squared_workers(script: Script) -> Iterator[Told]:
         workers = next((call.options[name].value for name in _WORKERS if name in call.options), "")
         many = call.program != "torchrun" or workers not in ("", "1")
         if each > 1 and many:
-            line = (asked(script, inside, "ntasks-per-node") or asked(script, inside, "ntasks") or call).line
+            own = inside.options if inside else {}
+            names = ("ntasks-per-node", "ntasks", "ntasks-per-gpu")
+            line = next((at[name].line for at in (own, script.directives) for name in names if name in at), call.line)
             yield (
                 line,
                 f"{each} tasks on a node, and each starts {call.program} with a worker for every GPU",
@@ -136,7 +166,34 @@ def separate_jobs(script: Script) -> Iterator[Told]:
                 yield call.line, problem, "jobs that meet at one address are taken for one", "--rdzv-id=$SLURM_JOB_ID"
         elif "node-rank" not in options and not any(assigned(script, "PET_NODE_RANK")):
             yield call.line, "torchrun without --node-rank: every node is the first", _APART, _TOGETHER
+    yield from _same_rank(script)
 
+
+def _same_rank(script: Script) -> Iterator[Told]:
+    """A rank that the batch script's shell has put in, before srun starts anything: the same one in every task."""
+    # A script that starts itself is both.
+    if not script.batch or re.search(r"\bsrun\b.*(\$0\b|\$\{?BASH_SOURCE)", script.text):
+        return
+    told = False
+    for call in script.called(*_MEETING):
+        rank, inside = call.options.get("machine-rank" if call.program == "accelerate" else "node-rank"), step(call)
+        backend = call.options.get("rdzv-backend")
+        if rank is None or rank.varies or inside is None or (backend and backend.value != "static"):
+            continue
+        if nodes(script, inside) > 1 and not {"nodelist", "relative"} & inside.options.keys():
+            told = True
+            problem = f"the batch script expands {rank.value}: every node is the first"
+            if not rank.value.startswith("$"):
+                problem = f"the rank {rank.value} is every node's"
+            yield rank.line, problem, _APART, _IN_THE_STEP
+    several = distributed(script) or any(distributed(script, call) for call in steps(script))
+    for line, name, value in script.once() if several and not told else ():
+        if name in _RANKS and re.search(r"\$\{?SLURM_(PROCID|NODEID|LOCALID)\b", value):
+            yield line, f"the batch script expands {name}={value}: 0 in every task", _APART, _IN_THE_STEP
+
+
+_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "MACHINE_RANK", "GROUP_RANK")
+_IN_THE_STEP = "srun bash -c '... $SLURM_NODEID ...', in single quotes: the shell of each task expands it"
 
 _APART = "as many jobs of one node as there are nodes, each with a model of its own"
 _TOGETHER = "--nnodes=$SLURM_JOB_NUM_NODES --node-rank=$SLURM_NODEID --master-addr=... --master-port=..., in the step"
@@ -150,7 +207,8 @@ def one_thread(script: Script) -> Iterator[Told]:
     for line, value in values:
         if value == "1" and (cores or 2) > 1:
             yield line, "OMP_NUM_THREADS=1", "what runs on the processor, as loading data does, has one core", better
-    own = "OMP_NUM_THREADS" in script.text or "torchrun-slurm" in script.text  # which sets it by the job's cores
+    # torchrun-slurm sets it by the job's cores.
+    own = any("OMP_NUM_THREADS" in word or "torchrun-slurm" in word for one in script.commands for word in one.texts)
     if not values and not own and (call := next(script.called(*_MEETING), None)):
         effect = f"{call.program} sets it to 1: what runs on the processor has one core for each worker"
         yield call.line, "OMP_NUM_THREADS is not set", effect, better

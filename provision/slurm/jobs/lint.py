@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from provision.slurm.jobs import containers, ending, launch, nccl, running
+from provision.slurm.jobs import containers, ending, files, hiding, launch, nccl, running
 from provision.slurm.jobs.finding import Finding, Rule
 from provision.slurm.jobs.script import script
 
@@ -14,7 +14,7 @@ RULES: dict[str, Rule] = {
     "port-per-node": launch.port_per_node,
     "hostname-endpoint": launch.hostname_endpoint,
     "squared-workers": launch.squared_workers,
-    "hidden-failure": running.hidden_failure,
+    "hidden-failure": hiding.hidden_failure,
     "hanging-step": running.hanging_step,
     "lost-work": running.lost_work,
     "ungranted-gpus": containers.ungranted_gpus,
@@ -29,7 +29,7 @@ RULES: dict[str, Rule] = {
     "default-memory": running.default_memory,
     "image-on-sbatch": containers.image_on_sbatch,
     "separate-jobs": launch.separate_jobs,
-    "shared-file": running.shared_file,
+    "shared-file": files.shared_file,
     "unclosed": ending.unclosed,
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from provision.slurm.jobs.finding import Told, assigned, distributed, nodes
+from provision.slurm.jobs.finding import Told, assigned, distributed, nodes, steps
 from provision.slurm.jobs.script import Script
 
 #: Settings that are a machine's own, with what finds them.
@@ -12,18 +13,25 @@ _OF_A_MACHINE = {
     "NCCL_SOCKET_IFNAME": "NCCL finds the interface; to leave some out: NCCL_SOCKET_IFNAME=^lo,docker0",
     "GLOO_SOCKET_IFNAME": "leave it out, or ask each node: ip -o route get $MASTER_ADDR",
     "NCCL_IB_HCA": "NCCL finds the adapters; to leave one out: NCCL_IB_HCA=^mlx5_2",
+    "UCX_NET_DEVICES": "leave it out: UCX finds the adapters",
     "NCCL_IB_GID_INDEX": "leave it out: NCCL finds the RoCE v2 index itself since 2.21",
 }
 #: What switches a fast way off, and the values that do.
 _SWITCHES = {
     "NCCL_IB_DISABLE": ("1", "no RDMA: all data goes by TCP"),
     "NCCL_P2P_DISABLE": ("1", "GPUs of a node talk through its memory, not by NVLink"),
+    "NCCL_P2P_LEVEL": ("0 LOC", "GPUs of a node talk through its memory, not by NVLink"),
+    "NCCL_NET": ("Socket socket", "no RDMA: all data goes by TCP"),
     "NCCL_SHM_DISABLE": ("1", "processes of a node talk by the network"),
     "NCCL_NET_GDR_LEVEL": ("0 LOC", "no GPUDirect RDMA: adapters do not reach the GPUs' memory"),
     "NCCL_NET_GDR_READ": ("0", "sent data goes through the machine's memory"),
     "NCCL_CROSS_NIC": ("0", "one adapter where several would do"),
     "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
-    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "every collective is checked against the others, several times slower"),
+    "TORCH_DISTRIBUTED_DEBUG": (
+        "DETAIL detail",
+        "every collective is checked against the others, several times slower",
+    ),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": ("1", "each tensor asks the driver for its memory"),
     "NCCL_ALGO": ("Ring Tree RING TREE", "NCCL no longer takes the fastest for each size"),
     "NCCL_PROTO": ("Simple LL SIMPLE", "NCCL no longer takes the fastest for each size"),
 }
@@ -53,10 +61,12 @@ def one_nccl_log(script: Script) -> Iterator[Told]:
         return
     files = [(line, value) for line, _, value in assigned(script, "NCCL_DEBUG_FILE")]
     better = "export NCCL_DEBUG_FILE=nccl-%h-%p.log"
+    outputs = [call.options.get("output") for call in steps(script)]
+    apart = bool(outputs) and all(one and re.search(r"%\d*t", one.value) for one in outputs)
     for line, value in files:
         if value and not ("%h" in value and "%p" in value):
             yield line, f"NCCL_DEBUG_FILE={value} is one file for all", "ranks write over each other's lines", better
     for line, _, value in assigned(script, "NCCL_DEBUG"):
-        if value.upper() in ("INFO", "TRACE") and not files:
+        if value.upper() in ("INFO", "TRACE") and not files and not apart:
             effect = "hundreds of lines of each rank, mixed: the one that matters is not found"
             yield line, f"NCCL_DEBUG={value} into the job's output", effect, better

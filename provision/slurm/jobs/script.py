@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from provision.slurm.jobs.calls import PROGRAMS, SHORT, SLURM_BARE, Call, Option, options
-from provision.slurm.jobs.shell import DEEPEST, EARLY, Command, Word, base, commands
+from provision.slurm.jobs.shell import DEEPEST, commands
+from provision.slurm.jobs.words import BETWEEN, EARLY, LATE, Command, Word, base
 
 #: What names a file and does not run it.
 _NOT_RUN = (("chmod",), ("cat",), ("rm",), ("tee",))
 
-#: Programs whose command runs in many places.
-_MANY = frozenset(("srun", "mpirun", "mpiexec", "pdsh", "clush", "ssh", "docker", "podman", "apptainer", "singularity"))
+#: Variables within variables, as far as they are followed.
+_DEPTH = 5
 
-_REFERENCE = re.compile(rf"[${EARLY}](?:(\w+)|\{{(\w+)(?:\[[@*]\])?(?::?[-=]([^}}]*))?\}})")
+#: Programs whose command runs in many places.
+_MANY = frozenset({
+    "srun", "mpirun", "mpiexec", "pdsh", "clush", "ssh", "docker", "podman", "nvidia-docker", "apptainer",
+    "singularity",
+})  # fmt: skip
+
+_REFERENCE = re.compile(
+    rf"[${EARLY}{BETWEEN}](?:(\w+)|\{{(\w+)(?:\[[@*]\])?(?::?[-=]((?:[^{{}}]|\{{[^{{}}]*\}})*))?\}})"
+)
+_EXPANDED = re.compile(rf"([${EARLY}{BETWEEN}{LATE}])(?:\{{?(\w+))?")
 _ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 
 
@@ -37,13 +47,14 @@ class Script:
     def variables(self) -> Mapping[str, tuple[Word, ...]]:
         """What is assigned to each variable, the first time, or as an array with all that is appended to it."""
         found: dict[str, tuple[Word, ...]] = {}
-        for word in self.assignments:
+        for word, command in self._assigned:
             if match := _ASSIGNMENT.fullmatch(word.text):
                 name, more, value = match.groups()
                 read = list(commands(value))
                 # The words of a substitution are another shell's.
                 parts = list(read[0].texts) if len(read) == 1 and not re.search(r"\$\((?!\()", value) else [value]
                 items = word.items or tuple(Word(one, word.line) for one in parts)
+                items = tuple(replace(one, varies=self.varies(one.text, command)) for one in items)
                 if more or name not in found:
                     found[name] = found.get(name, ()) + items
         return found
@@ -51,7 +62,46 @@ class Script:
     @cached_property
     def assignments(self) -> tuple[Word, ...]:
         """All words that assign to a variable: before a command, with export and env, with --env and --export."""
+        return tuple(word for word, _ in self._assigned)
+
+    @cached_property
+    def _assigned(self) -> tuple[tuple[Word, Command | None], ...]:
+        """The assignments, each with its command; none is the job's own option --export."""
         return tuple(_assignments(self.commands, self.directives))
+
+    @cached_property
+    def _once(self) -> frozenset[str]:
+        """The variables that are the same on each node: the batch script alone assigns them, without a $ left."""
+        names: dict[str, bool] = {}
+        for word, command in self._assigned:
+            name = word.text.partition("=")[0].rstrip("+")
+            late = LATE in word.text or any(LATE in one.text for one in word.items)
+            each = command is not None and self.each_node(command)
+            names[name] = names.get(name, True) and not (late or each)
+        return frozenset(name for name, once in names.items() if once)
+
+    def once(self) -> Iterator[tuple[int, str, str]]:
+        """Yield line, name and value of each assignment that only the batch script makes, before any step."""
+        for word, command in self._assigned:
+            name, _, value = word.text.partition("=")
+            if name in self._once and not self.varies(value, command):
+                yield word.line, name, self.value(value)
+
+    def varies(self, text: str, command: Command | None) -> bool:
+        """Tell whether a word of a command may be another one on each node, because a shell there expands it."""
+        each = command is not None and self.each_node(command)
+        for mark, name in _EXPANDED.findall(text):
+            if mark in (LATE, BETWEEN) or not self.batch or (mark == "$" and each and name not in self._once):
+                return True
+            # The batch script's value, which may leave a $ to the shell of the step.
+            if name in self.variable_names and name not in self._once:
+                return True
+        return False
+
+    @cached_property
+    def variable_names(self) -> frozenset[str]:
+        """The names of all variables that the script assigns to."""
+        return frozenset(word.text.partition("=")[0].rstrip("+") for word in self.assignments)
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -99,6 +149,8 @@ class Script:
         if command.outer is None:
             return not self.batch
         outer = command.outer
+        if outer.texts[:1] == ("eval",):
+            return self.each_node(outer)
         starts = any(base(word) in _MANY for word in outer.texts) or self._file(command) is not None
         return starts or self.each_node(outer)
 
@@ -114,29 +166,33 @@ class Script:
         """Yield the calls of some programs."""
         return (call for call in self.calls if call.program in programs)
 
-    def resolved(self, words: Iterable[Word], depth: int = 5) -> Iterator[Word]:
-        """Yield words with the script's own variables in them, an array as its words."""
+    def resolved(self, words: Iterable[Word], command: Command | None = None, depth: int = 5) -> Iterator[Word]:
+        """Yield a command's words with the script's own variables in them, an array as its words."""
         for word in words:
             whole = _REFERENCE.fullmatch(word.text)
             name = whole and (whole[1] or whole[2])
             if name and name in self.variables and depth:
-                yield from self.resolved((Word(one.text, word.line) for one in self.variables[name]), depth - 1)
+                # What is empty is no word.
+                items = (replace(one, line=word.line) for one in self.variables[name] if one.text)
+                yield from self.resolved(items, depth=depth - 1)
             else:
-                yield Word(self.value(word.text), word.line)
+                varies = self.varies(word.text, command) if command else word.varies
+                yield Word(self.value(word.text), word.line, varies=varies)
 
-    def value(self, text: str, depth: int = 5) -> str:
+    def value(self, text: str, within: frozenset[str] = frozenset()) -> str:
         """Return a text with the script's own variables in it; others stay as they stand, and so does a default."""
 
         def put(found: re.Match[str]) -> str:
             name = found[1] or found[2]
-            if name in self.variables and depth and not (found[3] is not None and found[0].count(name) > 1):
-                return self.value(" ".join(word.text for word in self.variables[name]), depth - 1)
-            return found[0].replace(EARLY, "$") if found[3] is None else self.value(found[3], depth - 1)
+            if name in self.variables and name not in within and len(within) < _DEPTH:
+                return self.value(" ".join(word.text for word in self.variables[name]), within | {name})
+            # NAME=${NAME:-default} is the default where nobody has set it.
+            return f"${found[0][1:]}" if found[3] is None else self.value(found[3], within | {name})
 
-        return _REFERENCE.sub(put, text) if depth else text
+        return _REFERENCE.sub(put, text)
 
     def _started(self, command: Command, by: tuple[Call, ...]) -> Iterator[Call]:
-        words = tuple(self.resolved(command.words))
+        words = tuple(self.resolved(command.words, command))
         at = 0
         while at < len(words) and len(by) < DEEPEST:
             name = base(words[at].text)
@@ -151,24 +207,31 @@ class Script:
 def _runs(before: tuple[Word, ...]) -> bool:
     """Tell whether what stands before a program's name can start it: assignments, and programs that run others."""
     first = next((word.text for word in before if not _ASSIGNMENT.fullmatch(word.text)), "")
-    return not first or base(first) in {*PROGRAMS, "env", "sudo", "timeout", "numactl", "nsys", "exec"}
+    return not first or base(first) in {*PROGRAMS, *_RUNNERS}
 
 
-def _assignments(found: Iterable[Command], directives: Mapping[str, Option]) -> Iterator[Word]:
+#: Programs that run the program behind their own words.
+_RUNNERS = (
+    "env", "sudo", "timeout", "numactl", "nsys", "ncu", "exec", "time", "nice", "ionice", "stdbuf", "unbuffer",
+    "taskset", "setsid", "chrt", "xargs",
+)  # fmt: skip
+
+
+def _assignments(found: Iterable[Command], directives: Mapping[str, Option]) -> Iterator[tuple[Word, Command | None]]:
     if "export" in directives:
         export = directives["export"]
-        yield from (Word(one, export.line) for one in export.value.split(",") if "=" in one)
+        yield from ((Word(one, export.line), None) for one in export.value.split(",") if "=" in one)
     for command in found:
         takes = True
         for word in command.words:
             if takes and _ASSIGNMENT.fullmatch(word.text):
-                yield word
+                yield word, command
                 continue
             if match := re.fullmatch(r"(?:--env|-e)=?(\w+=.*)", word.text):
-                yield Word(match[1], word.line)
+                yield Word(match[1], word.line), command
             elif word.text.startswith("--export="):
                 given = word.text.removeprefix("--export=").split(",")
-                yield from (Word(one, word.line) for one in given if "=" in one)
+                yield from ((Word(one, word.line), command) for one in given if "=" in one)
             takes = word.text in _ASSIGNING or (takes and word.text.startswith("-"))
 
 
