@@ -186,8 +186,10 @@ class Script:
             name = found[1] or found[2]
             if name in self.variables and name not in within and len(within) < _DEPTH:
                 return self.value(" ".join(word.text for word in self.variables[name]), within | {name})
-            # NAME=${NAME:-default} is the default where nobody has set it.
-            return f"${found[0][1:]}" if found[3] is None else self.value(found[3], within | {name})
+            # NAME=${NAME:-default} is the default, but where a batch script sets it for the script of a step.
+            if found[3] is None or (name in within and not self.batch):
+                return f"${found[0][1:]}"
+            return self.value(found[3], within | {name})
 
         return _REFERENCE.sub(put, text)
 
