@@ -293,6 +293,10 @@ def call(*words: str, text: str | None = None) -> tuple[int, str]:
         "a=(",
         "$(",
         "cat >r{0}.sh <<E\nsrun bash r{1}.sh\nE\n",
+        "f{0}() { f{1}; srun x; }\nf{0} | tee y\n",
+        "x{0}=$x{1}/a\ncd $x{0}\necho >hosts\n",
+        'eval "',
+        "{ (",
     ],
 )
 def test_a_script_is_read_in_a_time_that_grows_as_it_does(piece: str) -> None:
