@@ -213,7 +213,7 @@ def test_sizes_that_cannot_be_shared_out_are_refused_before_submission(
     assert said in done(templates, f"{settings} ./megatron.sh 2>&1; [ $? = 2 ]")
 
 
-#: Steps of a training that is long enough to be disturbed, and to come to its end; of one whose steps take milliseconds.
+#: Steps of a training that is long enough to be disturbed, and to come to its end; and of one whose steps are short.
 LONG, LONGER = 400, 2000
 
 #: Templates that train: what makes the training that long, what a worker's command line is, the same by one process.
