@@ -110,7 +110,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     declared_docker.require_docker(site, people, addresses.values())
-    require_homes(people, mounts, groups, site["cluster_homes_shared"], of_nodes)
+    require_homes(people, mounts, groups, site["cluster_homes_shared"])
     require_shown(files, people, mounts)
     images = images_from(site["job_images"])
     require_image_logins(hostvars.get(controller, {}).get("job_images_logins"), images)

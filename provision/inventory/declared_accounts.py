@@ -24,8 +24,6 @@ _OURS = ("AccountingStorageType", "AccountingStorageHost", "AccountingStoragePor
 
 #: With these a partition is for root, or for reservations alone.
 _FLAGS = ("RootOnly", "ReqResv")
-#: States of a partition in which it takes no job, or starts none.
-_CLOSED = ("DOWN", "DRAIN", "INACTIVE")
 #: Parameters of a partition that name what the database keeps.
 _KEPT = {"allowaccounts": "account", "denyaccounts": "account", "allowqos": "QOS", "denyqos": "QOS", "qos": "QOS"}
 
@@ -114,7 +112,6 @@ def require_admitted(cluster: Cluster, proof: ProofUser) -> None:
         if not known:
             said = {name: value for name, value in said.items() if not name.endswith("Qos")}
         out = next((name for name in _FLAGS if said.get(name, "").lower() in ON), "")
-        out = out or ("State" if said.get("State", "UP").upper() in _CLOSED else "")
         if not (out := out or Admission.of(said).keeps_out(who)):
             return
         found.append((partition.name, out, said[out]))
@@ -146,15 +143,7 @@ def _require_release(cluster: Cluster, accounts: Accounts) -> None:
 def _require_nothing_kept(cluster: Cluster) -> None:
     """Refuse what only a database makes true, where there is neither ours nor one of the site's own."""
     given = {name.lower(): (name, value) for name, value in cluster.slurm_parameters.items()}
-    if (own := given.get("accountingstoragetype", ("", None)))[1] is not None:
-        host = given.get("accountingstoragehost", ("", None))[1]
-        if str(own[1]).lower() == "accounting_storage/slurmdbd" and host is None:
-            raise ClusterctlError(
-                f"slurm_conf_parameters: {own[0]} is {own[1]}, and nothing says on which host slurmdbd is",
-                fix=f"add AccountingStorageHost: the host of the site's slurmdbd; or remove {own[0]}, and write "
-                f"{cluster.controller} under [slurm_database]",
-                entry=("slurm_conf_parameters", None, own[0]),
-            )
+    if given.get("accountingstoragetype", ("", None))[1] is not None:
         return
     fix = f"write {cluster.controller} under [slurm_database], or remove "
     enforce = given.get("accountingstorageenforce", ("", None))

@@ -128,32 +128,12 @@ def _memory(own: Mapping[str, str], everywhere: Mapping[str, str], hardware: Seq
     of_gpu = own.get("DefMemPerGPU") or everywhere.get("defmempergpu", "")
     if with_gpus and (wrong := _one_memory("DefMemPerGPU", of_gpu, "", "", with_gpus)):
         return wrong
-    if of_gpu.isdecimal() and with_gpus and (least := _least_of_all_gpus(int(of_gpu), with_gpus)):
-        gpus, has = least
-        problem = (
-            f"DefMemPerGPU is {of_gpu} MB: a job with all {gpus} GPUs of a node would wait for {gpus * int(of_gpu)}"
-        )
-        return "DefMemPerGPU", f"{problem} MB, and no node has more than {has}", f"write {has // gpus} or less"
     cpus = own.get("DefCPUPerGPU") or everywhere.get("defcpupergpu", "")
     if cpus.isdecimal() and with_gpus and all(one.cpus for one in with_gpus):
         largest = max(one.cpus or 0 for one in with_gpus)
         if int(cpus) > largest:
             return "DefCPUPerGPU", f"DefCpuPerGPU is {cpus}, and no node has more than {largest}", "lower it"
     return None
-
-
-def _least_of_all_gpus(megabytes: int, with_gpus: Sequence[Hardware]) -> tuple[int, int] | None:
-    """Return GPUs and memory of the node that misses least for a job with all its GPUs; None where one has enough."""
-    found = [
-        (
-            sum(item.count for item in one.gres or () if item.name == "gpu"),
-            (one.real_memory or 0) - (one.mem_spec_limit or 0),
-        )
-        for one in with_gpus
-    ]
-    if any(not gpus or has <= 0 or gpus * megabytes <= has for gpus, has in found):
-        return None
-    return max(found, key=lambda one: one[1] / one[0])
 
 
 def _one_memory(name: str, value: str, limit: str, highest: str, hardware: Sequence[Hardware]) -> Wrong | None:

@@ -7,12 +7,11 @@ from typing import Any
 
 from provision.errors import ClusterctlError
 from provision.inventory.declared_mounts_together import machines_of
-from provision.inventory.declared_programs import writable_by_slurmd
-from provision.model.mounts import LOCAL, Mount, below, shared_by
+from provision.model.mounts import LOCAL, PRESENT, Mount, below, shared_by
 from provision.model.users import Users
 
-#: What slurmd can write that no job sees: its own directories, and those of which each job has its own.
-_NO_JOBS = ("/tmp", "/var/tmp", "/var/lib/clusterctl", "/var/spool/slurmd")  # noqa: S108 - nothing is written
+#: Directories of which each job has its own.
+_OF_A_JOB = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is written
 
 
 def require_homes(
@@ -20,18 +19,17 @@ def require_homes(
     mounts: Sequence[Mount],
     groups: Mapping[str, Sequence[str]],
     shared: Any,
-    nodes: Sequence[Mapping[str, Any]],
 ) -> None:
     """Refuse users whose homes are not the same on all machines that start and run jobs, unless ``shared`` says no.
 
-    Those that are not shared have to be where jobs see them and can write; ``nodes`` are the compute nodes' variables.
+    Those that are not shared have to be where jobs can write.
 
     Raises:
         ClusterctlError: a job would leave its output where nobody looks for it; ``entry`` says whose home it is.
     """
     machines = list(machines_of(("slurm_controller", "slurm_compute"), groups))
     if len(machines) < 2 or str(True if shared is None else shared).strip().lower() in ("false", "no", "off", "0"):
-        _require_seen(people, mounts, nodes)
+        _require_seen(people, mounts)
         return
     declared = [mount.as_dict(groups) for mount in mounts]
     for number, user in enumerate(people.users):
@@ -45,20 +43,16 @@ def require_homes(
             )
 
 
-def _require_seen(people: Users, mounts: Sequence[Mount], nodes: Sequence[Mapping[str, Any]]) -> None:
-    found = writable_by_slurmd(mounts, nodes)
-    if found is None:
-        return
-    places = [place for place in found if place not in _NO_JOBS]
-    read_only = [mount.path for mount in mounts if mount.read_only]
+def _require_seen(people: Users, mounts: Sequence[Mount]) -> None:
+    unusable = dict.fromkeys(_OF_A_JOB, "of which each job has its own")
+    unusable |= {"/opt": "which jobs see read-only"}
+    unusable |= {mount.path: f"and {mount.path} is read_only" for mount in mounts if mount.read_only}
+    shown = [mount.path for mount in mounts]
     for number, user in enumerate(people.users):
-        if user.absent:
-            continue
-        last = max((one for one in (*places, *read_only) if below(user.home, one)), key=len, default="")
-        if not last or last in read_only:
-            why = f"and {last} is read_only" if last else "which no job sees"
+        last = max((one for one in (*unusable, *shown) if below(user.home, one)), key=len, default="")
+        if not user.absent and last in unusable:
             raise ClusterctlError(
-                f"cluster_users: {user.name}'s home is {user.home}, {why}: a job could not write there",
+                f"cluster_users: {user.name}'s home is {user.home}, {unusable[last]}: a job could not write there",
                 fix=f"write home: /home/{user.name}, or a place on a file system of cluster_mounts (local: a "
                 "machine's own disk)",
                 entry=("cluster_users", number, "home"),
@@ -72,7 +66,7 @@ def require_shown(files: Mapping[str, str], people: Users, mounts: Sequence[Moun
         ClusterctlError: it names the line of job_container.conf.
     """
     shown = [(user.home, f"{user.name}'s home") for user in people.users if not user.absent]
-    shown += [(mount.path, "of cluster_mounts") for mount in mounts if mount.fstype != LOCAL]
+    shown += [(mount.path, "of cluster_mounts") for mount in mounts if mount.fstype not in (LOCAL, PRESENT)]
     name = "job_container.conf"
     for row, line in enumerate(files.get(name, "").splitlines(), start=1):
         for word in line.partition("#")[0].split():

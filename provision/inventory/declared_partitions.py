@@ -71,11 +71,12 @@ def _require_alternates(partitions: Sequence[Partition], declared: Sequence[Mapp
     after = {one.name: _says(one, "Alternate") for one in partitions}
     for number, partition in enumerate(partitions):
         way = [partition.name]
-        while after[way[-1]] and way[0] not in way[1:] and len(way) <= len(after):
+        while after[way[-1]] and way[-1] not in way[:-1]:
             way.append(after[way[-1]])
-        if way[0] in way[1:]:
+        # Slurm ends its search where it began, _alt_part_test() in src/slurmctld/job_mgr.c, and only there.
+        if way[-1] in way[1:-1]:
             raise ClusterctlError(
-                f"partitions are each other's Alternate in a circle: {' -> '.join(way)}",
+                f"Alternate of {way[0]} leads into a circle: {' -> '.join(way)}: slurmctld would go round in it",
                 fix=f"take Alternate out of {way[-2]}",
                 entry=_entry(number, declared[number], "Alternate"),
             )

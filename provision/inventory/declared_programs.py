@@ -39,7 +39,7 @@ _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packa
 _OF_IMAGE = ("/bin", "/sbin", "/usr", "/lib")
 _STOCK = ("bash", "env", "false", "logger", "sh", "true")
 #: What scripts are written for that every image has: what Debian calls essential, and Python.
-_INTERPRETERS = ("awk", "bash", "dash", "env", "mawk", "perl", "python3", "sed", "sh")
+_INTERPRETERS = re.compile(r"awk|bash|dash|env|mawk|perl|python3(\.\d+)?|rbash|sed|sh")
 
 
 def require_programs(
@@ -119,10 +119,10 @@ def _require_in_every_image(files: Mapping[str, str], seen: Sequence[str] | None
         path = words[0] if words else ""
         if path in ("/usr/bin/env", "/bin/env"):
             named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "bash")
-            missing = named not in _INTERPRETERS
+            missing = not _INTERPRETERS.fullmatch(named)
         else:
             where, _, named = path.rpartition("/")
-            own = where in ("/bin", "/usr/bin") and named in _INTERPRETERS
+            own = where in ("/bin", "/usr/bin") and _INTERPRETERS.fullmatch(named)
             missing = bool(path) and not own and seen is not None and not any(below(path, one) for one in seen)
         if missing:
             raise ClusterctlError(

@@ -123,10 +123,10 @@ def wrong_lustre(source: str) -> tuple[str, str] | None:
     for one in re.split(r"[,:]", servers):
         address, is_told, network = one.partition("@")
         kind = re.sub(r"\d+$", "", network) if network not in _NETWORKS else network
-        if is_told and kind not in _NETWORKS:
-            near = difflib.get_close_matches(network, _NETWORKS, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(_NETWORKS)}, and a number"
-            return f"there is no network {network[:40]!r}", fix
+        # There are others, of few machines.
+        near = difflib.get_close_matches(network, _NETWORKS, n=1) if is_told and kind not in _NETWORKS else []
+        if near:
+            return f"there is no network {network[:40]!r}", f"did you mean {near[0]}?"
         if re.fullmatch(r"\d+(\.\d+)+", address) and not _is_address(address):
             return f"{address[:40]} is no address", "correct it"
     return None

@@ -22,7 +22,6 @@ def users_from(users: object, groups: object = ()) -> Users:
     found = [user_from(entry, declared) for entry in entries]
     _once("cluster_users", "name", [user.name for user in found])
     _once("cluster_groups", "gid", [None if one.absent else one.gid for one in listed], [one.name for one in listed])
-    _apart(found)
     names = [user.name for user in found]
     _once("cluster_users", "uid", [None if user.absent else user.uid for user in found], names)
     _once("cluster_users", "home", [None if user.absent else user.home for user in found], names)
@@ -48,18 +47,6 @@ def _once(variable: str, key: str, values: Sequence[object], names: Sequence[str
         who = f"{names[first]} and {names[number]}" if names else f"{value}"
         problem = f"{who} both have {key} {value}" if names else f"{value} is named twice"
         raise UsersError(variable, number, key, f"{variable}: {problem}", "give each its own, or remove one of the two")
-
-
-def _apart(users: Sequence[User]) -> None:
-    """Refuse a home within another's, whose owner could have all of it away."""
-    homes = {user.home: user.name for user in users if not user.absent}
-    for number, user in enumerate(users):
-        outer = user.home.rpartition("/")[0] if not user.absent else ""
-        while outer and outer not in homes:
-            outer = outer.rpartition("/")[0]
-        if outer:
-            problem = f"cluster_users: {user.name}'s home {user.home} is inside {homes[outer]}'s, {outer}"
-            raise UsersError("cluster_users", number, "home", problem, f"write home: /home/{user.name}")
 
 
 def _subordinate(users: Sequence[User], entries: Sequence[Entry], gids: Mapping[int, str]) -> None:

@@ -112,7 +112,7 @@ def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
     text = ",".join(str(word).strip() for word in words)
     if isinstance(value, list | tuple) and not value:
         raise refusal(where, f"{what}: {name} is an empty list", f"leave {name} out, or name one")
-    below = kind in (NUMBER, PART) and text.startswith("-")
+    below = kind in (NUMBER, PART) and text.startswith("-") and text != "-1"
     if below or isinstance(value, bool | Mapping) or (text != NONE and (not text or kind.meaning(text) is None)):
         near = kind.nearest(text)
         raise refusal(

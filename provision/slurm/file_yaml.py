@@ -44,7 +44,7 @@ _NAMESPACE: dict[str, Any] = {
 }
 _FILES: dict[str, Any] = {
     "topology.yaml": [{"topology": _ANY, "cluster_default": _BOOL, **_KINDS}],
-    "namespace.yaml": {"defaults": _NAMESPACE, "node_confs": [{"nodes": _NODES, "options": _NAMESPACE}]},
+    "namespace.yaml": {"defaults": _NAMESPACE, "node_confs": [{"nodes": _ANY, "options": _NAMESPACE}]},
 }
 #: What data_convert_type() in src/common/data.c makes true or false of.
 _TRUTHS = ("true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0")
@@ -68,6 +68,8 @@ def wrong_yaml(name: str, text: str, release: str, nodes: Collection[str]) -> Wr
 
 def _wrong(name: str, node: yaml.Node, form: Any, release: str, nodes: Collection[str], key: str) -> Iterator[Wrong]:
     row = node.start_mark.line + 1
+    if isinstance(form, Mapping | list) and key != name and node.tag.endswith(":null"):
+        return
     if isinstance(form, Mapping):
         here = [one for one in form if _SINCE.get(one, "") <= release]
         if not isinstance(node, yaml.MappingNode):
@@ -79,6 +81,8 @@ def _wrong(name: str, node: yaml.Node, form: Any, release: str, nodes: Collectio
             if word not in form:
                 near = difflib.get_close_matches(word, here, n=1)
                 fix = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(here)}"
+                if word in _NAMESPACE and "defaults" in form:
+                    fix = "write it below defaults"
                 yield Wrong(line, f"there is no {word[:40]!r} {f'in {key}' if key else 'here'}", fix)
             elif release < _SINCE.get(word, ""):
                 yield Wrong(line, f"{word} is not in Slurm {release}: it came with {_SINCE[word]}", f"remove {word}")

@@ -81,14 +81,6 @@ SRUN_PORTS = "60001-63000"
 #: Parameters of which a file has a line for each value, since a release: S_P_ARRAY in src/common/read_config.c.
 LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "EpilogSlurmctld": "24.05"}
 
-#: Which scripts plugins in Lua read where Slurm's files are; no one of them is among those of slurm_conf_files.
-LUA = {
-    "JobSubmitPlugins": "job_submit.lua",
-    "CliFilterPlugins": "cli_filter.lua",
-    "JobCompType": "jobcomp.lua",
-    "BurstBufferType": "burst_buffer.lua",
-}
-
 #: What slurmctld hands to slurmd beside the files that are ours, each with the release that came with it, or nothing
 #: where all known ones have it: slurmd_config_files in src/common/fetch_config.c.
 FETCHED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from provision.slurm.names import LUA, SRUN_PORTS
+from provision.slurm.names import SRUN_PORTS
 from provision.slurm.parameters_together import minutes
 
 #: What is wrong with a parameter: its name, the sentence, and what to do.
@@ -15,6 +15,8 @@ Wrong = tuple[str, str, str]
 _PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819", "SrunPortRange": SRUN_PORTS}
 #: Where slurmctld can write: its root is read-only, and /tmp goes with its container.
 _STATE = "/var/spool/slurmctld/"
+#: Seconds, as MessageTimeout is where nothing is said: an answer may take so long.
+_LEAST_SILENCE = 10
 #: Where the machine's munged listens.
 _SOCKETS = ("/run/munge/munge.socket.2", "/var/run/munge/munge.socket.2")
 #: Times that switch nothing off.
@@ -109,9 +111,9 @@ def _times(there: Mapping[str, str]) -> Iterator[Wrong]:
         problem = f"UnkillableStepTimeout is {kill}: below 5 times MessageTimeout ({message}) nodes go down"
         yield "UnkillableStepTimeout", problem, f"set it to {5 * int(message)} or more, or remove it"
     silent = there.get("slurmdtimeout", "0")
-    if silent.isdecimal() and message.isdecimal() and 0 < int(silent) < int(message):
-        problem = f"SlurmdTimeout is {silent}: below MessageTimeout ({message}) a node goes down before it has answered"
-        yield "SlurmdTimeout", problem, f"set it to {3 * int(message)} or more, or remove it"
+    if silent.isdecimal() and 0 < int(silent) < _LEAST_SILENCE:
+        problem = f"SlurmdTimeout is {silent}: a node that is busy for some seconds goes down, and its jobs end"
+        yield "SlurmdTimeout", problem, "it is in seconds: 300 is Slurm's own"
     weights = {name: value for name, value in there.items() if re.fullmatch(r"priorityweight(?!tres)\w+", name)}
     if sum(int(value) for value in weights.values() if value.isdecimal()) >= 2**32 - 2:
         name = max(weights, key=lambda one: int(weights[one]) if weights[one].isdecimal() else 0)
@@ -153,18 +155,11 @@ def _selection(there: Mapping[str, str], removed: set[str]) -> Iterator[Wrong]:
 
 
 def _scripts(there: Mapping[str, str]) -> Iterator[Wrong]:
-    """Refuse plugins that run a script in Lua: none of the containers has one, and slurmctld ends without its own."""
-    for name, script in LUA.items():
-        words = there.get(name.lower(), "").split(",")
-        if found := next((word for word in words if word.lower().rpartition("/")[2] == "lua"), ""):
-            problem = (
-                f"{name} has {found}, which reads {script}: slurm_conf_files cannot give that to Slurm's containers"
-            )
-            yield (
-                name,
-                problem,
-                f"remove {found} from {name}; limits of jobs are slurm_partitions, slurm_qos and job_lint",
-            )
+    """Refuse what runs a script in Lua in users' own processes; slurmctld's are in /etc/slurm on the controller."""
+    words = there.get("clifilterplugins", "").split(",")
+    if found := next((word for word in words if word.lower().rpartition("/")[2] == "lua"), ""):
+        problem = f"CliFilterPlugins has {found}, whose cli_filter.lua slurm_conf_files cannot give to users' commands"
+        yield "CliFilterPlugins", problem, f"remove {found}; job_submit.lua is read by slurmctld, on the controller"
 
 
 def _programs(there: Mapping[str, str], given: Mapping[str, object]) -> Iterator[Wrong]:

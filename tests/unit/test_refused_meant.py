@@ -26,7 +26,7 @@ SAID: list[tuple[dict[str, Any], str]] = [
     (account(Partition="gpu"), "limit a partition by a QOS of its own"),
     (account(users=[{"user": "ada"}]), "a user of account a has no name, and has 'user'. write {name: ada}"),
     (account(users=["ada ben"]), "is 'ada ben': a comma is missing. write [ada, ben]"),
-    (account(QOS=[]), "QOS is an empty list. leave QOS out"), (qos(UsageFactor=-1), "it must be a number"),
+    (account(QOS=[]), "QOS is an empty list. leave QOS out"), (qos(UsageFactor=-2), "it must be a number"),
     (qos(UsageThreshold=1.5), "a number from 0 to 1"), (qos(UsageThreshold=-0.5), "a number from 0 to 1"),
     ({"slurm_conf_parameters": {"PriorityFlags": "FAIR_TREE"}}, "without a word: remove it"),
     ({"slurm_conf_files": {"mpi.conf": "\ufeffPMIxDebug=1"}}, "begins with a byte order mark"),

@@ -47,15 +47,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (conf(MaxNodeCount=1), "write 2 or more"), (conf(RequeueExit=0), "each job that succeeds would be queued again"),
     (conf(RequeueExitHold="0-9"), "0-9 has 0"), (conf(SrunPortRange="20000-20003"), "one srun on all nodes takes 5"),
     # Scripts in Lua, which have no way to the daemons.
-    (conf(JobSubmitPlugins="throttle,lua"), "reads job_submit.lua"),
-    (conf(JobSubmitPlugins="job_submit/lua"), "remove job_submit/lua from JobSubmitPlugins"),
-    (conf(CliFilterPlugins="lua"), "reads cli_filter.lua"), (conf(JobCompType="jobcomp/lua"), "jobcomp.lua"),
-    (conf(BurstBufferType="burst_buffer/lua"), "burst_buffer.lua"),
+    (conf(CliFilterPlugins="user_defaults,cli_filter/lua"), "whose cli_filter.lua"),
     # Old control groups.
     ({**OLD, **conf(TaskPlugin="task/affinity,task/cgroup")}, "node1 has cgroup v1"),
     ({**OLD, **conf(ProctrackType="proctrack/cgroup")}, "remove ProctrackType"),
     # The database.
-    (conf(AccountingStorageType="accounting_storage/slurmdbd"), "add AccountingStorageHost"),
     # Files.
     (files("topology.conf", "Include switches.conf", TopologyPlugin="topology/tree"), "write the lines of that file"),
     (files("mpi.conf", "PMIxDebug=1\ninclude x"), "its line 2: 'include x'"),
@@ -76,21 +72,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (namespace("defaults: {auto_basepath: true}"), "did you mean auto_base_path?"),
     (namespace("defaults:\n  shared: perhaps"), "its line 2: shared is 'perhaps'"),
     (namespace("default: {shared: true}"), "did you mean defaults?"),
-    (namespace("node_confs: [{nodes: [node7], options: {shared: true}}]"), "names node7"),
+    (namespace("disable_bpf_token: true"), "write it below defaults"),
     (namespace("[]"), "must be a mapping"),
     *((prolog(path), "which is not in Slurm's image") for path in
       ("/usr/bin/zsh", "/usr/bin/env zsh", "/usr/bin/env -S ruby -w", "/usr/local/bin/python3", "/usr/bin/python")),
     (files("plugstack.conf", "# ours\nrequired nosuch.so"), "its line 2: nosuch.so is none of Slurm's plugins"),
     # Partitions.
-    (partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p0"}), "in a circle: p0 -> p1 -> p0"),
-    (partitions({"State": "DOWN"}), "p0 has State=DOWN"),
-    (partitions({"State": "INACTIVE", "Default": "YES"}, {"State": "drain"}), "p1 has State=drain"),
-    (partitions({"DefMemPerGPU": 60000}), "write 48000 or less"),
+    (partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p2"}, {"Alternate": "p1"}), "p1 -> p2 -> p1"),
     # Control groups.
     *(({"slurm_conf_cgroup_parameters": {name: value}}, "a percentage from 10") for name in
       ("MaxRAMPercent", "AllowedRAMSpace") for value in (0, 1)),
     ({"slurm_conf_cgroup_parameters": {"MinRAMSpace": 200000}}, "it is in MB, and 30 where it is left out"),
-    (conf(SlurmdTimeout=1), "set it to 30 or more"),
+    (conf(SlurmdTimeout=1), "300 is Slurm's own"),
 ]  # fmt: skip
 
 GOOD: list[dict[str, Any]] = [
@@ -114,7 +107,11 @@ GOOD: list[dict[str, Any]] = [
     files("plugstack.conf", "optional nosuch.so\nrequired /opt/site/x.so"),
     {**files("plugstack.conf", "required x.so"), "slurm_image_extra_packages": ["site-spank"]},
     partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p2"}, {}),
-    partitions({"State": "UP", "Default": "YES"}, {"State": "DOWN"}), partitions({"DefMemPerGPU": 48000}),
+    partitions({"Alternate": "p1", "Default": "YES"}, {"Alternate": "p0"}),
+    partitions({"State": "UP", "Default": "YES"}, {"State": "DOWN"}), partitions({"State": "DRAIN"}),
+    partitions({"DefMemPerGPU": 60000}), conf(AccountingStorageType="accounting_storage/slurmdbd"),
+    conf(JobSubmitPlugins="throttle,lua"), conf(JobCompType="jobcomp/lua"), prolog("/usr/bin/python3.13"),
+    namespace("defaults:\nnode_confs: [{nodes: 'node[1-99]', options: {shared: true}}]"),
     {"slurm_conf_cgroup_parameters": {"MaxRAMPercent": 98, "AllowedRAMSpace": 100, "MinRAMSpace": 64}},
     conf(SlurmdTimeout=0), conf(SlurmdTimeout=60),
 ]  # fmt: skip
