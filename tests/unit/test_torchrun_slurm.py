@@ -16,7 +16,7 @@ from provision import content
 LAUNCH = content.ROOT / "roles/slurm_image/files/image/launch"
 sys.path.insert(0, str(LAUNCH))
 
-from torchrun_slurm import launcher, main, network, numa, rdma, step  # noqa: E402
+from torchrun_slurm import hostfile, launcher, main, network, numa, rdma, step  # noqa: E402
 
 #: Of a task of ``srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=4``, as slurmstepd of 24.11 sets them.
 STEP = {
@@ -566,6 +566,42 @@ def test_deepspeed_by_ssh_is_told_of_the_jobs_nodes_and_of_what_the_user_says_no
     assert told == "deepspeed --hostfile DIRECTORY/hosts --master_addr 10.0.0.1 --master_port=7 train.py"
     assert "MASTER_PORT" in variables
     assert other == "mpirun -H gpu01,gpu02 train"
+
+
+@pytest.mark.parametrize(
+    ("own", "program"),
+    [
+        ("", "train.py -H 768 --master_port 9"),
+        ("--num_gpus 2", "train.py --hostfile mine.txt --master-addr here"),
+        ("--include=gpu01 --module", "package.train --hostfile=mine.txt"),
+        ("--no_python -i gpu01", "./train -H 768"),
+        ("--a_flag_of_tomorrow", "train.py -H 768"),
+    ],
+)
+def test_options_of_the_users_program_are_none_of_deepspeeds(
+    capsys: pytest.CaptureFixture[str], own: str, program: str
+) -> None:
+    code, variables, told = dry(capsys, "--env", "ssh", "deepspeed", *own.split(), *program.split())
+
+    meets = f"--hostfile DIRECTORY/hosts --master_addr 10.0.0.1 --master_port {variables['MASTER_PORT']}"
+    assert (code, told) == (0, " ".join(["deepspeed", meets, *own.split(), *program.split()]))
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ("deepspeed -Hmine train.py -H 768", "mine"),
+        ("deepspeed --module --hostfile mine package", "mine"),
+        ("deepspeed --num_gpus 2 --launcher_args -p --hostfile mine train.py", "mine"),
+        ("mpirun --allow-run-as-root -np 2 --hostfile mine python3 train.py --hostfile other", "mine"),
+        ("mpirun -np 2 python3 train.py --hostfile other", None),
+        ("mpirun -H a,b --machinefile=mine ./train", "mine"),
+        ("bash train.sh --hostfile other", None),
+        ("train.py --hostfile other", None),
+    ],
+)
+def test_the_list_of_hosts_is_the_launchers_own(words: str, file: str | None) -> None:
+    assert hostfile.host_file(words.split()) == file
 
 
 @pytest.mark.parametrize(("task", "node"), [(0, "a"), (1, "a"), (2, "b"), (3, "b"), (4, "c")])

@@ -77,24 +77,51 @@ def with_hosts(program: Sequence[str], listed: str, added: Mapping[str, str]) ->
     if Path(words[0]).name != "deepspeed":
         return words
     told: list[str] = []
+    own = {name.replace("-", "_") for name in own_options(words)}
     if host_file(words) is None:
         told += ["--hostfile", listed]
     for option, name in (("--master_addr", "MASTER_ADDR"), ("--master_port", "MASTER_PORT")):
-        said = any(word.partition("=")[0].replace("-", "_") == option.replace("-", "_") for word in words)
-        if name in added and not said:
+        if name in added and option.replace("-", "_") not in own:
             told += [option, added[name]]
     return [words[0], *told, *words[1:]]
+
+
+#: Options of DeepSpeed's launcher that have no value (deepspeed/launcher/runner.py).
+FLAGS = {
+    *("-h", "--help", "--module", "--no_python", "--no_local_rank", "--no_ssh", "--no_ssh_check", "--force_multi"),
+    *("--save_pid", "--elastic_training", "--bind_cores_to_rank", "--detect_nvlink_pairs"),
+}
+
+
+def own_options(program: Sequence[str]) -> dict[str, str]:
+    """Return a launcher's own options: the user's program behind them may have some that are called the same."""
+    own: dict[str, str] = {}
+    deepspeed = Path(program[0]).name == "deepspeed"
+    rest = list(program[1:] if deepspeed else program)
+    while rest and not rest[0].endswith((".py", ".sh")):
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            if deepspeed:
+                break
+            continue
+        # The value of an option of one letter may stand in the same word.
+        name, has, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:].lstrip("="))
+        if not has and name not in FLAGS and rest:
+            value = rest[0]
+            # Which of its options have a value, mpirun alone knows: what follows is read for itself, too. A flag that
+            # FLAGS has not is seen by the script behind it.
+            if deepspeed and not value.endswith(".py"):
+                rest.pop(0)
+        own[name] = value
+    return own
 
 
 def host_file(program: Sequence[str]) -> str | None:
     """Return the file in which the user lists hosts, None where there is none."""
     # mpirun's -H is a list of names.
     options = ("--hostfile", "--machinefile", *(["-H"] if Path(program[0]).name == "deepspeed" else []))
-    for word, following in zip(program, [*program[1:], ""]):
-        name, has, value = word.partition("=")
-        if name in options and (has or following):
-            return value if has else following
-    return None
+    own = own_options(program)
+    return next((own[name] for name in options if name in own), None)
 
 
 def listed_hosts(program: Sequence[str], nodes: Sequence[str], workers: int) -> None:
