@@ -93,6 +93,7 @@ def test_a_size_of_the_script_itself_is_looked_at_as_well_and_good_ones_are_subm
         ({"TP": "2"}, "", "1"),
         ({"CP": "2"}, "", "1"),
         ({"TP": "2"}, "--use-megatron-fsdp", "none"),
+        ({"TP": "2"}, "--use-torch-fsdp2", "none"),
     ],
 )
 def test_transfers_are_kept_in_one_queue_only_where_tensors_or_contexts_are_shared_out(
@@ -106,8 +107,12 @@ def test_transfers_are_kept_in_one_queue_only_where_tensors_or_contexts_are_shar
     script.write_text(MEGATRON.read_text(encoding="utf-8").replace("training=(", f"training=({arguments} "))
     slurm = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_END_TIME": str(int(time.time()) + 3000)}
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", **slurm, **sizes}
+    # Checkpoints are below the directory, whose name is none of Megatron's options.
+    (tmp_path / "fsdp-vs-tp").mkdir()
 
-    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", script], cwd=tmp_path / "fsdp-vs-tp", env=environment, capture_output=True, text=True, check=True
+    )
 
     assert done.stdout == f"connections {connections}\n"
 

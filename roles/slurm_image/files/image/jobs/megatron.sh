@@ -42,7 +42,10 @@ fi
 
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 # Megatron wants it where tensors or contexts are shared out, on GPUs before Blackwell; with FSDP it would hold that up.
-if [ $((tp * cp)) -gt 1 ] && [[ "${model[*]} ${training[*]}" != *fsdp* ]]; then export CUDA_DEVICE_MAX_CONNECTIONS=1; fi
+# Its options alone say so (--use-megatron-fsdp, --use-torch-fsdp2): a directory may have fsdp in its name.
+if [ $((tp * cp)) -gt 1 ] && ! [[ " ${model[*]} ${training[*]}" =~ " --use-"[a-z0-9-]*fsdp ]]; then
+    export CUDA_DEVICE_MAX_CONNECTIONS=1
+fi
 # Megatron itself saves and ends with 0 before a time of more than an hour is over; the job goes on in a new turn. It
 # counts minutes from its own begin, which an image can delay.
 end=$((SLURM_JOB_END_TIME - (SLURM_JOB_END_TIME - EPOCHSECONDS > 3600 ? 1200 : 0)))
