@@ -19,7 +19,7 @@ RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTE
 test-unit test-roles test-machines test-molecule lint: RUN := $(BEHIND) $(RUN)
 
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
-MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py)
+MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py training_resumes.py)
 LONGEST := $(addprefix tests/lab/test_,mutations.py provision.py)
 ROUTINE := not faults and not driver and not jobs
 SCENARIOS := $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml))))

@@ -24,7 +24,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
-parser.add_argument("--checkpoint", type=Path)
+parser.add_argument(
+    "--checkpoint", type=Path, metavar="FILE", help="written and resumed from; where it is gone, FILE.old before it is"
+)
 parser.add_argument("--every", type=int, default=20, help="steps between checkpoints")
 parser.add_argument("--tensorboard", default="", help="where the loss is written for TensorBoard")
 parser.add_argument("--batch", type=int, default=32, help="of all workers together")
@@ -48,7 +50,7 @@ model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 8)).to(devic
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 step = 0
 # The last two are kept; a job that ends between two renames has left the older one.
-kept = [given.checkpoint, given.checkpoint.with_suffix(".old.pt")] if given.checkpoint else []
+kept = [given.checkpoint, given.checkpoint.with_name(given.checkpoint.name + ".old")] if given.checkpoint else []
 last = next((path for path in kept if path.exists()), None)
 if last:
     saved = torch.load(last, map_location=device)
@@ -56,7 +58,7 @@ if last:
     optimizer.load_state_dict(saved["optimizer"])
     step = saved["step"]
     if rank == 0:
-        print(f"resumed at step {step}, saved by {saved['world']} workers, now {world}", flush=True)
+        print(f"resumed at step {step}, saved by {saved.get('world', '?')} workers, now {world}", flush=True)
 parallel = DistributedDataParallel(model, device_ids=[local] if cuda else None) if world > 1 else model
 
 
@@ -79,7 +81,7 @@ def save() -> None:
     """Write the checkpoint as a whole or not at all."""
     if rank == 0 and given.checkpoint:
         given.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        fresh = given.checkpoint.with_suffix(".new.pt")
+        fresh = given.checkpoint.with_name(given.checkpoint.name + ".new")
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "world": world}
         with fresh.open("wb") as file:
             torch.save(state, file)
@@ -120,6 +122,8 @@ while step < given.steps:
 if writer:
     writer.close()
 if world > 1:
+    # The first worker may still be saving, and Slurm ends a step soon after the first of its tasks that ends (--wait).
+    dist.barrier(device_ids=[local] if cuda else None)
     # What holds the group keeps its threads until Python is gone, and gloo's may then end a worker by SIGABRT.
     del parallel
     dist.destroy_process_group()
