@@ -404,9 +404,11 @@ def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: L
     keeps = f"{node} --job-name=kept sh -c 'echo of-ben >/secret; exec sleep 271' >/dev/null 2>&1 &"
     lab.said(f"{keeps} until squeue --me -h -n kept -t running -o %i | grep -q .; do sleep 0.2; done", user="ben")
     try:
-        labs.until(lambda: "sleep 271" in on_node(lab, LEFT_OF_ALL), 30, "it does not start")
+        # The program itself, not the shell that is about to become it.
+        program = "pgrep -f '^sleep 271' || true"
+        labs.until(lambda: on_node(lab, program), 30, "it does not start")
         job = lab.said("squeue --me -h -n kept -o %i", user="ben")
-        other = on_node(lab, "pgrep -f '^sleep 271'")
+        other = on_node(lab, program)
         seen = on_node(lab, f"cat /proc/{other}/root/secret")
         own = lab.said(f"job-exec {job} cat /secret", user="ben")
         tried = "; ".join(f"{probe}; echo code $?" for probe in PROBES)

@@ -55,6 +55,8 @@ FILES, START, CONFIGURATION = "files", "start", "configuration"
 
 #: Seconds in which the files come by themselves, where slurmctld has sent them.
 SENT = 10
+#: The same for sackd, which is started anew where they do not come: commands of users notice that, and no job waits.
+SENT_TO_LOGINS = 30
 
 #: What slurmd logs where a new one did not come up in its place: _try_to_reconfig() in src/slurmd/slurmd/slurmd.c.
 REFUSED = "Resuming operation, reconfigure failed"
@@ -156,7 +158,8 @@ class Daemon:
     def refresh(self):
         """Have it run with what it is to have; return whether it was told to, and what is wrong in the end."""
         paths = (self.cache / name for name in self.expected)
-        kind, told = self.settled(SENT, max((path.stat().st_mtime for path in paths if path.exists()), default=0))
+        sent = SENT if self.node else SENT_TO_LOGINS
+        kind, told = self.settled(sent, max((path.stat().st_mtime for path in paths if path.exists()), default=0))
         problem, needed = "", kind in (FILES, CONFIGURATION)
         if needed:
             now = time.time()
