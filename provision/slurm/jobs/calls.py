@@ -75,7 +75,7 @@ class Call:
 
 def options(words: list[Word], bare: frozenset[str]) -> tuple[dict[str, Option], tuple[Word, ...]]:
     """Return the options at the beginning of some words, and the words behind them; ``bare`` have none of their own."""
-    found: dict[str, Option] = {}
+    found: dict[str, tuple[list[str], int, bool]] = {}
     at = 0
     while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
         word = words[at]
@@ -88,9 +88,11 @@ def options(words: list[Word], bare: frozenset[str]) -> tuple[dict[str, Option],
         if not has and key not in bare and at < len(words) and not words[at].text.startswith("--"):
             value, varies = words[at].text, words[at].varies
             at += 1
-        given = found.get(key)
-        found[key] = Option(f"{given.value}\n{value}" if given else value, word.line, varies)
-    return found, tuple(words[at:])
+        values = found[key][0] if key in found else list[str]()
+        values.append(value)
+        found[key] = (values, word.line, varies)
+    told = {key: Option("\n".join(values), line, varies) for key, (values, line, varies) in found.items()}
+    return told, tuple(words[at:])
 
 
 def _srun(name: str, command: Command, words: list[Word], by: tuple[Call, ...]) -> Call:

@@ -36,8 +36,9 @@ def ungranted_gpus(script: Script) -> Iterator[Told]:
         if privileged and privileged.value.lower() in ("", "true", "1"):
             problem = "--privileged gives it every device of the node"
             yield privileged.line, problem, effect, "--device /dev/infiniband --cap-add IPC_LOCK, and the GPUs by name"
-    for line, name, value in assigned(script, "NVIDIA_VISIBLE_DEVICES"):
-        if re.fullmatch(r"all|[0-9]+(,[0-9]+)*", value) and any(script.called(*_ENGINES)):
+    engines = any(script.called(*_ENGINES))
+    for line, name, value in assigned(script, "NVIDIA_VISIBLE_DEVICES") if engines else ():
+        if re.fullmatch(r"all|[0-9]+(,[0-9]+)*", value):
             why = effect if value == "all" else numbers
             yield line, f"{name}={value}", why, f"{name}=$CUDA_VISIBLE_DEVICES of the step"
 
@@ -134,7 +135,7 @@ def image_on_sbatch(script: Script) -> Iterator[Told]:
 
 _NAMES = "scontrol|squeue|srun|sinfo|sbatch|scancel|sacct|sstat|sbcast"
 _SLURMS = re.compile(rf"(?:/\S*/)?({_NAMES})")
-_ANSWER = re.compile(rf"\$\(\s*(?:/\S*/)?({_NAMES})\b")
+_ANSWER = re.compile(rf"\$\(\s*(?:/[^\s(]*/)?({_NAMES})\b")
 _OUTSIDE = "in the batch script, before srun: export MASTER_ADDR=...; and hand it to the container with -e MASTER_ADDR"
 
 

@@ -48,8 +48,10 @@ class _Ending(Reader):
     def _read_documents(self) -> None:
         line, ends = self._line - 1, [end for end, *_ in self._documents]
         super()._read_documents()
+        if len(ends) != 1 or self._at < len(self._text):
+            return
         last = self._text.rstrip("\n").rpartition("\n")[2].lstrip("\t")
-        if len(ends) == 1 and self._at >= len(self._text) and last != ends[0]:
+        if last != ends[0]:
             # A number is no name of one's: ((bits<<3)).
             self.sure &= re.fullmatch(r"[A-Za-z_]\w*", ends[0]) is not None
             self.left.append((line, ends[0]))

@@ -37,10 +37,13 @@ def shared_file(script: Script) -> Iterator[Told]:
         heard = command.document or (before.document if before and before.piped else None)
         before = command
         places.follow(command)
+        hosts = any("SLURM_JOB_NODELIST" in word or "SLURM_NODELIST" in word for word in command.texts)
+        asks = hosts and "scontrol" in command.texts
         tee = command.texts[1:] if command.texts[:1] == ("tee",) else ()
         for file in (*command.files, *(word for word in tee if not word.startswith("-"))):
             name = script.value(file)
-            if name in told or _OF_A_MACHINE.match(name) or not _generated(command, name, written=heard is not None):
+            made = _generated(command, name, written=heard is not None, asks=asks)
+            if name in told or _OF_A_MACHINE.match(name) or not made:
                 continue
             if names.same(file) and (_ABSOLUTE.match(name) or places.same(command)):
                 told.add(name)
@@ -119,7 +122,7 @@ def _with_id(name: str) -> str:
     return f"{directory}{slash}{stem}-$SLURM_JOB_ID{dot}{ending}"
 
 
-def _generated(command: Command, name: str, *, written: bool) -> bool:
+def _generated(command: Command, name: str, *, written: bool, asks: bool) -> bool:
     """Tell whether a job makes a file for itself to run with: a list of hosts, a script, a configuration."""
     by, file = base(command.texts[0]) if command.texts else "", base(re.sub(rf"{_MARK}[{{(]?\w+[)}}]?", "", name))
     if file.endswith((".log", ".out", ".err", ".csv")):
@@ -128,5 +131,4 @@ def _generated(command: Command, name: str, *, written: bool) -> bool:
         return True
     if by in ("echo", "printf", "jq", "yq", "sed", "envsubst") and re.search(r"conf|\.(sh|ya?ml)$", file, re.I):
         return True
-    asks = any("SLURM_JOB_NODELIST" in word or "SLURM_NODELIST" in word for word in command.texts)
-    return re.search(r"host|node|machine", file, re.I) is not None or (asks and "scontrol" in command.texts)
+    return re.search(r"host|node|machine", file, re.I) is not None or asks

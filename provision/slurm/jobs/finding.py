@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import merge
 
 from provision.slurm.jobs.calls import Call, Option
 from provision.slurm.jobs.script import Script
@@ -41,26 +42,36 @@ def number(option: Option | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def figure(script: Script, option: Option | None, depth: int = 3) -> int | None:
+def figure(script: Script, option: Option | None) -> int | None:
     """Return the number that an option has once the shell has worked it out, None where the script does not say it."""
+    return _figure(script, option, 3, {})
+
+
+def _figure(script: Script, option: Option | None, depth: int, known: dict[tuple[str, int], int | None]) -> int | None:
     found = re.fullmatch(r"\$\(\((.*)\)\)", option.value, re.S) if option else None
     if option is None or found is None:
         name = re.fullmatch(r"\$\{?(SLURM_\w+)\}?", option.value) if option else None
         return number(script.directives.get(_SLURMS_OWN.get(name[1], ""))) if name else number(option)
 
     def put(name: re.Match[str]) -> str:
-        if words := script.variables.get(name[1], ()):
-            value = figure(script, Option(script.value(words[0].text), 0), depth - 1) if depth else None
-        else:
-            value = number(script.directives.get(_SLURMS_OWN.get(name[1], "")))
-        return "?" if value is None else str(value)
+        at = name[1], depth
+        if at not in known and (words := script.variables.get(name[1], ())):
+            value = Option(script.value(words[0].text), 0)
+            known[at] = _figure(script, value, depth - 1, known) if depth else None
+        elif at not in known:
+            known[at] = number(script.directives.get(_SLURMS_OWN.get(name[1], "")))
+        return "?" if known[at] is None else str(known[at])
 
+    if len(found[1]) > _LONGEST:
+        return None
     text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", put, found[1])
-    if re.fullmatch(r"\s*\(*\s*\d{1,6}(\s*\*\s*\d{1,6})*\s*\)*\s*", text):
+    if re.fullmatch(r"[\s(]*\d{1,6}(\s*\*\s*\d{1,6})*[\s)]*", text):
         return math.prod(int(one) for one in re.findall(r"\d+", text))
     return None
 
 
+#: Nobody counts nodes or tasks in so many characters.
+_LONGEST = 200
 #: Variables that Slurm sets to what the job's options say.
 _SLURMS_OWN = {
     "SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks", "SLURM_NPROCS": "ntasks",
@@ -147,9 +158,5 @@ def distributed(script: Script, call: Call | None = None) -> bool:
 
 def assigned(script: Script, *names: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, name and value of each assignment to one of some variables, with the script's own variables in it."""
-    for word in script.assignments:
-        name, _, value = word.text.partition("=")
-        # Apptainer hands these to the container, without what stands before.
-        name = re.sub("^(APPTAINER|SINGULARITY)ENV_", "", name)
-        if name in names:
-            yield word.line, name, script.value(value)
+    for _, name, word in merge(*(script.assigning.get(name, ()) for name in names), key=lambda one: one[0]):
+        yield word.line, name, script.value(word.text.partition("=")[2])

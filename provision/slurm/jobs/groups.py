@@ -57,12 +57,12 @@ class Groups:
 
     def add(self, words: list[Word], files: list[str], document: Word | None, end: str) -> None:
         """Add what stands up to an operator."""
-        closed, self._closed = self._closed and not words, False
-        while words:
-            first = words[0].text
-            if first == "function" and len(words) > 1:
-                self.function(words[1].text)
-                words = words[2:]
+        closed, self._closed, at = self._closed and not words, False, 0
+        while at < len(words):
+            first = words[at].text
+            if first == "function" and len(words) > at + 1:
+                self.function(words[at + 1].text)
+                at += 2
                 continue
             if first in _OPENED_BY:
                 self.leave(first)
@@ -70,8 +70,8 @@ class Groups:
                 self.enter(first)
             if first not in _BEFORE:
                 break
-            words = words[1:]
-        if words or files:
+            at += 1
+        if (words := words[at:]) or files:
             line = words[0].line if words else 0
             command = Command(tuple(words), line, files=tuple(files), document=document)
             self._commands.append((command, self._open[-1], end))

@@ -15,7 +15,7 @@ _LAUNCHERS = frozenset({
     "apptainer", "singularity",
 })  # fmt: skip
 _ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker")
-_PIPEFAIL = re.compile(r"^\s*set\s+(-[a-z]*o\s+|-o\s+\w+\s+-o\s+)*.*pipefail|^#!.*pipefail|PIPESTATUS", re.M)
+_PIPEFAIL = re.compile(r"^[ \t]*set[ \t].*pipefail|^#!.*pipefail|PIPESTATUS", re.M)
 
 
 def hidden_failure(script: Script) -> Iterator[Told]:

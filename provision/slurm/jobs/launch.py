@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from provision.slurm.jobs.finding import Told, assigned, distributed, nodes, number, step, steps, tasks_each
 from provision.slurm.jobs.script import Script
-from provision.slurm.jobs.words import EARLY
+from provision.slurm.jobs.words import BETWEEN, EARLY
 
 _MEETING = ("torchrun", "deepspeed", "accelerate")
 _PORT = "MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))"
@@ -19,19 +19,19 @@ _CHANCE = re.compile(
     r"|\$\$|\bBASHPID\b|\bs?rand\(|\bjot -r|\bEPOCH(SECONDS|REALTIME)\b"
 )
 _OWN_NAME = re.compile(
-    r"\$\(\s*(/\S*/)?(hostname|hostnamectl)\b|\$\{?(HOSTNAME|HOST|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\b"
+    r"\$\(\s*(/[^\s(]*/)?(hostname|hostnamectl)\b|\$\{?(HOSTNAME|HOST|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\b"
     r"|\$\(\s*(uname -n|cat /etc/hostname|ip (-\S+ )*(addr|a|address|r|route)\b|curl\b)|\$\(</etc/hostname"
 )
 _LIST = re.compile(r"^\$\{?SLURM_(JOB_)?NODELIST\}?$")
 #: The list's text up to a comma (gpu[01), or all of its names.
 _CUT = re.compile(
-    r"^\$\{SLURM_(JOB_)?NODELIST\b[^}]*\}$|^\$\(\s*(echo|printf)\b(?:(?!scontrol)[^|])*SLURM_(JOB_)?NODELIST[^|]*\|"
-    r"\s*(cut|awk|sed|tr)\b|^\$\(\s*scontrol show hostnames?\b[^|]*\)$"
+    r"^\$\{SLURM_(JOB_)?NODELIST\b[^}]*\}$|^\$\(\s*(echo|printf)\b(?=[^|]*\|\s*(cut|awk|sed|tr)\b)"
+    r"(?:(?!scontrol)[^|])*SLURM_(JOB_)?NODELIST|^\$\(\s*scontrol show hostnames?\b[^|]*\)$"
 )
 #: An address alone; what a variable of another name holds, nobody knows.
 _NO_PORT = re.compile(r"\$\{?\w*(ADDR|HOST|NODE|IP)\w*\}?|[\w.-]+|\$\(\s*(scontrol|hostname)\b[^:]*\)", re.I)
 #: An array's name is its first word.
-_ARRAY = re.compile(r"=\(\s*[\"'`]?\$?\(?\s*scontrol\b|\b(mapfile|readarray)\b")
+_ARRAY = re.compile(r"=\(\s*(?:[\"'`$]{0,2}\(\s*|[\"'`$]{1,2})?scontrol\b|\b(mapfile|readarray)\b")
 _HERE = re.compile(r"^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
 
 
@@ -47,6 +47,15 @@ def _addresses(script: Script) -> Iterator[tuple[int, str]]:
 
 def _meeting(script: Script, what: str, names: tuple[str, ...], part: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Yield line and value of what variables, launchers' options and that part of an endpoint say of the place."""
+    told = _said(script, what, names, part)
+    yield from ((line, value) for line, value in told if len(value) <= _LONGEST)
+
+
+#: No place has a longer one.
+_LONGEST = 1000
+
+
+def _said(script: Script, what: str, names: tuple[str, ...], part: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     yield from ((line, value) for line, _, value in assigned(script, f"MASTER_{what}", f"PET_MASTER_{what}"))
     for call in script.called(*_MEETING):
         yield from ((call.options[name].line, call.options[name].value) for name in names if name in call.options)
@@ -81,9 +90,12 @@ def fixed_port(script: Script) -> Iterator[Told]:
         if several and {"master-addr", "main-process-ip"} & options and not named and not given:
             yield call.line, f"no port is named, so it is {call.program}'s 29500", effect, better
         endpoint = call.options.get("rdzv-endpoint")
-        if several and endpoint and _NO_PORT.fullmatch(endpoint.value):
+        if several and endpoint and len(endpoint.value) <= _LONGEST and _NO_PORT.fullmatch(endpoint.value):
             problem = "no port is behind --rdzv-endpoint, so it is torchrun's 29400"
             yield endpoint.line, problem, effect, f"{_PORT}; --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT"
+
+
+_PUT_IN = re.compile(rf"{EARLY}(\w+|\{{[^{{}}]*(\{{[^{{}}]*\}}[^{{}}]*)*\}}|\$|\([^()]*\)|\(\([^()]*\)\))")
 
 
 def port_per_node(script: Script) -> Iterator[Told]:
@@ -92,12 +104,11 @@ def port_per_node(script: Script) -> Iterator[Told]:
     for command in script.commands:
         if not script.each_node(command):
             continue
-        for word in command.words:
+        for before, word in zip(("", *command.texts), command.words, strict=False):
             name, _, value = word.text.partition("=")
             meets = meeting.search(name) or (name.startswith("--") and re.search(r"port|rdzv", name))
-            before = command.words[command.words.index(word) - 1].text if word is not command.words[0] else ""
             # What the batch script has put in is the same everywhere.
-            own = re.sub(rf"{EARLY}(\w+|\{{[^}}]*\}}|\$|\([^()]*\)|\(\([^()]*\)\))", "", value or word.text)
+            own = _PUT_IN.sub("", value or word.text)
             if (meets or re.search(r"port|rdzv", before)) and _CHANCE.search(own):
                 yield (
                     word.line,
@@ -110,15 +121,15 @@ def port_per_node(script: Script) -> Iterator[Told]:
 def hostname_endpoint(script: Script) -> Iterator[Told]:
     """An address that is another one on each node, is no address, or is every node's own."""
     effect = "each node that expands it waits for itself; it is right only where it happens to be expanded once"
-    told = set()
+    told, several = set(), distributed(script) and nodes(script) > 1
+    cut = several and not _ARRAY.search(script.text)
     for line, value in _addresses(script):
-        several = distributed(script) and nodes(script) > 1
         problem = ""
         if _OWN_NAME.search(value):
             problem, why = "the address is the name of whoever asks", effect
         elif _LIST.search(value):
             problem, why = "the address is a list, such as gpu[01-04]", "no such host: the workers never meet"
-        elif several and _CUT.search(value) and not _ARRAY.search(script.text):
+        elif cut and _CUT.search(value):
             problem = "the address is a piece of a list such as gpu[01-04], or all of its names"
             why = "no such host: the workers never meet"
         elif _HERE.search(value) and several:
@@ -172,7 +183,8 @@ def separate_jobs(script: Script) -> Iterator[Told]:
 def _same_rank(script: Script) -> Iterator[Told]:
     """A rank that the batch script's shell has put in, before srun starts anything: the same one in every task."""
     # A script that starts itself is both.
-    if not script.batch or re.search(r"\bsrun\b.*(\$0\b|\$\{?BASH_SOURCE)", script.text):
+    started = (word.text for call in script.called("srun") for word in (*call.command.words, *call.rest))
+    if not script.batch or any(map(_ITSELF.search, started)):
         return
     told = False
     for call in script.called(*_MEETING):
@@ -192,6 +204,7 @@ def _same_rank(script: Script) -> Iterator[Told]:
             yield line, f"the batch script expands {name}={value}: 0 in every task", _APART, _IN_THE_STEP
 
 
+_ITSELF = re.compile(rf"[${EARLY}{BETWEEN}](0\b|\{{0\}}|\{{?BASH_SOURCE\b)")
 _RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "MACHINE_RANK", "GROUP_RANK")
 _IN_THE_STEP = "srun bash -c '... $SLURM_NODEID ...', in single quotes: the shell of each task expands it"
 

@@ -35,7 +35,7 @@ RULES: dict[str, Rule] = {
 
 
 #: Of a script that knows better: "# lint-job: ignore NAME, NAME", anywhere in it.
-_IGNORE = re.compile(r"^\s*#.*\blint-job: ignore ([a-z-]+(?:\s*,\s*[a-z-]+)*)", re.MULTILINE)
+_IGNORE = re.compile(r"^[ \t]*#.*\blint-job: ignore ([a-z-]+(?:[ \t]*,[ \t]*[a-z-]+)*)", re.MULTILINE)
 
 
 def findings(text: str) -> list[Finding]:

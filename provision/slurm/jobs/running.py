@@ -73,7 +73,7 @@ _SIGNALS = {"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "15
 def _seconds(script: Script) -> int | None:
     """Return the job's time limit: sbatch(1), --time."""
     told = script.directives.get("time")
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", told.value) if told else None
+    match = re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", told.value) if told else None
     if match is None:
         return None
     days, first, second, third = (int(part) if part else None for part in match.groups())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from provision.slurm.jobs.assigning import ASSIGNMENT, assignments
 from provision.slurm.jobs.calls import PROGRAMS, SHORT, SLURM_BARE, Call, Option, options
 from provision.slurm.jobs.shell import DEEPEST, commands
 from provision.slurm.jobs.words import BETWEEN, EARLY, LATE, Command, Word, base
@@ -16,6 +17,9 @@ _NOT_RUN = (("chmod",), ("cat",), ("rm",), ("tee",))
 
 #: Variables within variables, as far as they are followed.
 _DEPTH = 5
+#: How many characters variables may put into a text or a command, and as how many each of them, or an array's word,
+#: counts at least. A value that is longer is unknown: twenty times B in A, twenty times C in B would fill the memory.
+_LONGEST, _EACH = 16384, 32
 
 #: Programs whose command runs in many places.
 _MANY = frozenset({
@@ -27,7 +31,6 @@ _REFERENCE = re.compile(
     rf"[${EARLY}{BETWEEN}](?:(\w+)|\{{(\w+)(?:\[[@*]\])?(?::?[-=]((?:[^{{}}]|\{{[^{{}}]*\}})*))?\}})"
 )
 _EXPANDED = re.compile(rf"([${EARLY}{BETWEEN}{LATE}])(?:\{{?(\w+))?")
-_ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,24 @@ class Script:
     @cached_property
     def variables(self) -> Mapping[str, tuple[Word, ...]]:
         """What is assigned to each variable, the first time, or as an array with all that is appended to it."""
-        found: dict[str, tuple[Word, ...]] = {}
+        found: dict[str, list[Word]] = {}
         for word, command in self._assigned:
-            if match := _ASSIGNMENT.fullmatch(word.text):
+            if match := ASSIGNMENT.fullmatch(word.text):
                 name, more, value = match.groups()
+                if name in found and not more:
+                    continue
                 read = list(commands(value))
                 # The words of a substitution are another shell's.
                 parts = list(read[0].texts) if len(read) == 1 and not re.search(r"\$\((?!\()", value) else [value]
                 items = word.items or tuple(Word(one, word.line) for one in parts)
-                items = tuple(replace(one, varies=self.varies(one.text, command)) for one in items)
-                if more or name not in found:
-                    found[name] = found.get(name, ()) + items
-        return found
+                varying = (replace(one, varies=self.varies(one.text, command)) for one in items)
+                found.setdefault(name, []).extend(varying)
+        return {name: tuple(items) for name, items in found.items()}
+
+    @cached_property
+    def _joined(self) -> Mapping[str, str]:
+        """The same as texts."""
+        return {name: " ".join(word.text for word in items) for name, items in self.variables.items()}
 
     @cached_property
     def assignments(self) -> tuple[Word, ...]:
@@ -65,9 +74,19 @@ class Script:
         return tuple(word for word, _ in self._assigned)
 
     @cached_property
+    def assigning(self) -> Mapping[str, list[tuple[int, str, Word]]]:
+        """The same by the variable's name: the place among all, the name, and the word."""
+        found: dict[str, list[tuple[int, str, Word]]] = {}
+        for at, word in enumerate(self.assignments):
+            # Apptainer hands these to the container, without what stands before.
+            name = re.sub("^(APPTAINER|SINGULARITY)ENV_", "", word.text.partition("=")[0])
+            found.setdefault(name, []).append((at, name, word))
+        return found
+
+    @cached_property
     def _assigned(self) -> tuple[tuple[Word, Command | None], ...]:
         """The assignments, each with its command; none is the job's own option --export."""
-        return tuple(_assignments(self.commands, self.directives))
+        return tuple(assignments(self.commands, self.directives))
 
     @cached_property
     def _once(self) -> frozenset[str]:
@@ -116,6 +135,8 @@ class Script:
     def _starts(self) -> Mapping[int, tuple[Call, ...]]:
         """What starts each command, and then what it starts; a script in a file is started by who names the file."""
         found: dict[int, tuple[Call, ...]] = {}
+        # What runs each script that is written to a file.
+        running: dict[int, tuple[Call, ...]] = {}
         # Of each file those that run it, which are few: a script of many files is read in one pass.
         users: dict[str, list[Command]] = {}
         for command in self.commands:
@@ -125,8 +146,10 @@ class Script:
         for command in (*(one for one in self.commands if not self._file(one)), *written):
             by = found.get(id(command.outer), ()) if command.outer else ()
             if name := self._file(command):
-                others = (one for one in users.get(name, ()) if one.outer is not command.outer)
-                by = next((found[id(one)] for one in others if found.get(id(one))), by)
+                if id(command.outer) not in running:
+                    others = (one for one in users.get(name, ()) if one.outer is not command.outer)
+                    running[id(command.outer)] = next((found[id(one)] for one in others if found.get(id(one))), by)
+                by = running[id(command.outer)]
             found[id(command)] = (*by, *self._started(command, by))
         return found
 
@@ -146,59 +169,78 @@ class Script:
 
     def each_node(self, command: Command) -> bool:
         """Whether a command runs in every task or on every node, not once in the batch script."""
-        if command.outer is None:
-            return not self.batch
-        outer = command.outer
-        if outer.texts[:1] == ("eval",):
-            return self.each_node(outer)
-        starts = any(base(word) in _MANY for word in outer.texts) or self._file(command) is not None
-        return starts or self.each_node(outer)
+        return self._inner_on_each[id(command.outer)]
+
+    @cached_property
+    def _inner_on_each(self) -> Mapping[int, bool]:
+        """The same of all that a command hands to another shell, by its id; the script itself is None's."""
+        found = {id(None): not self.batch}
+        for outer in (command.outer for command in self.commands):
+            if outer is not None and id(outer) not in found:
+                starts = any(base(word) in _MANY for word in outer.texts) or outer.written is not None
+                found[id(outer)] = (starts and outer.texts[:1] != ("eval",)) or found[id(outer.outer)]
+        return found
 
     def _file(self, command: Command) -> str | None:
         """Return the file to which the script is written that a command belongs to."""
-        outer = command.outer
-        if outer is None or outer.document is None:
-            return None
-        names = (*outer.files, *(word for word in outer.texts[1:] if outer.texts[0] == "tee" and word[:1] != "-"))
-        return base(names[0]) if names else None
+        return command.outer.written if command.outer else None
 
     def called(self, *programs: str) -> Iterator[Call]:
         """Yield the calls of some programs."""
         return (call for call in self.calls if call.program in programs)
 
-    def resolved(self, words: Iterable[Word], command: Command | None = None, depth: int = 5) -> Iterator[Word]:
-        """Yield a command's words with the script's own variables in them, an array as its words."""
+    def resolved(self, words: Iterable[Word], command: Command) -> Iterator[Word]:
+        """Yield a command's words with the script's own variables in them, an array as its words.
+
+        What would be longer than is reasonable stays as it stands, as in `value`.
+        """
+        room = _Room()
         for word in words:
-            whole = _REFERENCE.fullmatch(word.text)
-            name = whole and (whole[1] or whole[2])
-            if name and name in self.variables and depth:
-                # What is empty is no word.
-                items = (replace(one, line=word.line) for one in self.variables[name] if one.text)
-                yield from self.resolved(items, depth=depth - 1)
+            varies = self.varies(word.text, command)
+            yield from self._words(replace(word, items=(), varies=varies), word.line, _DEPTH, room)
+
+    def _words(self, word: Word, line: int, depth: int, room: _Room) -> Iterator[Word]:
+        whole = _REFERENCE.fullmatch(word.text)
+        name = whole and (whole[1] or whole[2])
+        if name and depth and name in self.variables:
+            items = self.variables[name]
+            if room.holds(len(self._joined[name]) + _EACH * len(items)):
+                for one in items:
+                    if one.text:  # what is empty is no word
+                        yield from self._words(one, line, depth - 1, room)
             else:
-                varies = self.varies(word.text, command) if command else word.varies
-                yield Word(self.value(word.text), word.line, varies=varies)
+                yield Word(f"${word.text[1:]}", line, varies=word.varies)
+        else:
+            yield Word(self._value(word.text, frozenset(), room), line, varies=word.varies)
 
-    def value(self, text: str, within: frozenset[str] = frozenset()) -> str:
-        """Return a text with the script's own variables in it; others stay as they stand, and so does a default."""
+    def value(self, text: str) -> str:
+        """Return a text with the script's own variables in it; others stay as they stand, and so does a default.
 
+        So does what would be longer than is reasonable.
+        """
+        return self._value(text, frozenset(), _Room())
+
+    def _value(self, text: str, within: frozenset[str], room: _Room) -> str:
         def put(found: re.Match[str]) -> str:
             name = found[1] or found[2]
             if name in self.variables and name not in within and len(within) < _DEPTH:
-                return self.value(" ".join(word.text for word in self.variables[name]), within | {name})
+                if room.holds(len(self._joined[name])):
+                    return self._value(self._joined[name], within | {name}, room)
+                return f"${found[0][1:]}"
             # NAME=${NAME:-default} is the default, but where a batch script sets it for the script of a step.
             if found[3] is None or (name in within and not self.batch):
                 return f"${found[0][1:]}"
-            return self.value(found[3], within | {name})
+            return self._value(found[3], within | {name}, room)
 
         return _REFERENCE.sub(put, text)
 
     def _started(self, command: Command, by: tuple[Call, ...]) -> Iterator[Call]:
         words = tuple(self.resolved(command.words, command))
-        at = 0
+        first, at = "", 0
         while at < len(words) and len(by) < DEEPEST:
             name = base(words[at].text)
-            known = name in PROGRAMS and (by or _runs(words[:at]))
+            known = name in PROGRAMS and (by or _runs(first))
+            first = first or ("" if ASSIGNMENT.fullmatch(words[at].text) else words[at].text)
             if call := PROGRAMS[name](name, command, list(words[at + 1 :]), by) if known else None:
                 yield call
                 by, words, at = (*by, call), call.rest, 0
@@ -206,9 +248,22 @@ class Script:
                 at += 1
 
 
-def _runs(before: tuple[Word, ...]) -> bool:
-    """Tell whether what stands before a program's name can start it: assignments, and programs that run others."""
-    first = next((word.text for word in before if not _ASSIGNMENT.fullmatch(word.text)), "")
+class _Room:
+    """What variables may still put into a text."""
+
+    def __init__(self) -> None:
+        self._left = _LONGEST
+
+    def holds(self, length: int) -> bool:
+        """Take the room for a variable's text, if there is as much."""
+        if length + _EACH > self._left:
+            return False
+        self._left -= length + _EACH
+        return True
+
+
+def _runs(first: str) -> bool:
+    """Tell whether the first word before a program's name that assigns nothing, if there is one, can start it."""
     return not first or base(first) in {*PROGRAMS, *_RUNNERS}
 
 
@@ -217,28 +272,6 @@ _RUNNERS = (
     "env", "sudo", "timeout", "numactl", "nsys", "ncu", "exec", "time", "nice", "ionice", "stdbuf", "unbuffer",
     "taskset", "setsid", "chrt", "xargs",
 )  # fmt: skip
-
-
-def _assignments(found: Iterable[Command], directives: Mapping[str, Option]) -> Iterator[tuple[Word, Command | None]]:
-    if "export" in directives:
-        export = directives["export"]
-        yield from ((Word(one, export.line), None) for one in export.value.split(",") if "=" in one)
-    for command in found:
-        takes = True
-        for word in command.words:
-            if takes and _ASSIGNMENT.fullmatch(word.text):
-                yield word, command
-                continue
-            if match := re.fullmatch(r"(?:--env|-e)=?(\w+=.*)", word.text):
-                yield Word(match[1], word.line), command
-            elif word.text.startswith("--export="):
-                given = word.text.removeprefix("--export=").split(",")
-                yield from ((Word(one, word.line), command) for one in given if "=" in one)
-            takes = word.text in _ASSIGNING or (takes and word.text.startswith("-"))
-
-
-#: Words behind which variables are assigned.
-_ASSIGNING = frozenset({"export", "declare", "local", "readonly", "typeset", "env", "-e", "--env", "-x"})
 
 
 def _directives(text: str) -> Iterator[tuple[str, Option]]:

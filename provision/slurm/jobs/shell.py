@@ -26,11 +26,10 @@ def _inner(command: Command) -> Iterator[Word]:
         return
     for at, word in enumerate(words[:-1]):
         if base(word.text) in _SHELLS:
-            for given, script in zip(words[at + 1 :], words[at + 2 :], strict=False):
-                if re.fullmatch(r"-[a-z]*c[a-z]*", given.text):
-                    yield script
-                    break
-                if not given.text.startswith("-"):
+            while at + 2 < len(words) and words[at + 1].text.startswith("-"):
+                at += 1
+                if re.fullmatch(r"-[a-z]*c[a-z]*", words[at].text):
+                    yield words[at + 1]
                     break
     if command.document is not None and is_script(command.document.text, command.files, command.texts):
         yield command.document

@@ -52,3 +52,10 @@ class Command:
     def texts(self) -> tuple[str, ...]:
         """The words' texts."""
         return tuple(word.text for word in self.words)
+
+    @cached_property
+    def written(self) -> str | None:
+        """The file to which it writes the here-document that it reads."""
+        tee = self.texts[1:] if self.document is not None and self.texts[:1] == ("tee",) else ()
+        names = (*self.files, *(word for word in tee if word[:1] != "-")) if self.document is not None else ()
+        return base(names[0]) if names else None
