@@ -15,7 +15,7 @@ _OPENED_BY = {"}": ("{",), ")": ("(",), "fi": ("if",), "esac": ("case",), "done"
 _OPENS = frozenset(word for opened in _OPENED_BY.values() for word in opened)
 #: Commands that succeed whatever was before them.
 _FORGIVES = frozenset({("true",), (":",), ("exit", "0"), ("return", "0")})
-_TELLS = frozenset({"echo", "printf", "logger"})
+_TELLS = frozenset({("echo",), ("printf",), ("logger",)})
 
 
 @dataclass
@@ -95,7 +95,9 @@ class Groups:
         if end != "||" or after >= len(self._commands):
             return end in ("|", "|&"), end == "&", False
         following, beside, then = self._commands[after]
-        forgives = following.texts in _FORGIVES or (following.texts[:1] and following.texts[0] in _TELLS)
+        # What is written to a file is there for who looks at it later.
+        notes = any(not file.startswith("/dev/") for file in following.files)
+        forgives = not notes and (following.texts in _FORGIVES or following.texts[:1] in _TELLS)
         return False, False, bool(forgives and beside == group and then not in ("&&", "||", "|"))
 
 

@@ -36,13 +36,14 @@ def hidden_failure(script: Script) -> Iterator[Told]:
 
     told = _told(script)
     launching, training = _functions(script, launches), _functions(script, trains)
+    hidden = not _seen(script)
     for command in script.commands:
         name = command.texts[0] if command.texts else ""
         if command.piped and (launches(command) or name in launching) and id(command.outer) not in told:
             problem = "the exit code is that of the last command behind the pipe"
             better = "set -o pipefail, before it; or srun --output=FILE instead of a pipe"
             yield command.line, problem, effect, better
-        if command.forgiven and (trains(command) or name in training):
+        if hidden and command.forgiven and (trains(command) or name in training):
             problem = "what stands behind || succeeds, whatever the work did"
             yield command.line, problem, effect, "rc=0; srun ... || rc=$?; ...; exit $rc"
 
@@ -59,6 +60,59 @@ def _functions(script: Script, does: Callable[[Command], bool]) -> frozenset[str
     known = set(found)
     while found:
         new = callers.get(found.pop(), set()) - known
+        known |= new
+        found += new
+    return frozenset(known)
+
+
+def _seen(script: Script) -> bool:
+    """Tell whether the failure of one of the steps ends the job: what is beside it may fail, a plot or a look."""
+    steps = [call for call in script.calls if _trains(script, call)]
+    starting = {id(by) for call in steps for by in call.by}
+    reached = _reached(script)
+    return any(
+        # Who asks a module for its version is no step.
+        not (call.program == "srun" and [base(word.text)[:6] for word in call.rest[:2]] == ["python", "-c"])
+        and all(_counts(command, reached) for command in (call.command, *(by.command for by in call.by)))
+        for call in steps
+        if id(call) not in starting
+    )
+
+
+def _counts(command: Command, reached: frozenset[str]) -> bool:
+    """Tell whether the failure of a command is one of whoever started the script."""
+    return not _forgiven(command) and (not (name := _body(command)) or name in reached)
+
+
+def _around(command: Command) -> Iterator[Command]:
+    """Yield a command, and those that hand it on."""
+    inner: Command | None = command
+    while inner is not None:
+        yield inner
+        inner = inner.outer
+
+
+def _forgiven(command: Command) -> bool:
+    return any(one.forgiven for one in _around(command))
+
+
+def _body(command: Command) -> str:
+    """Return the function that a command is in, also by a shell that is started there."""
+    return next((one.function for one in _around(command) if one.function), "")
+
+
+def _reached(script: Script) -> frozenset[str]:
+    """Return the functions whose failure counts somewhere; of one that nobody calls by its name, nobody knows."""
+    names = {command.function for command in script.commands if command.function}
+    called = {command.texts[0] for command in script.commands if command.texts}
+    calls: dict[str, set[str]] = {}
+    for command in script.commands:
+        if command.texts and command.texts[0] in names and not _forgiven(command):
+            calls.setdefault(_body(command), set()).add(command.texts[0])
+    found = [*(names - called), ""]
+    known = set(found)
+    while found:
+        new = calls.get(found.pop(), set()) - known
         known |= new
         found += new
     return frozenset(known)
