@@ -6,17 +6,12 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 LAB ?= lab
-BEHIND ?=
 BIN := .venv/bin
 STATE := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/clusterctl
 INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
 # Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first. And with compiled
 # Python kept: where a caller has that switched off, each process of pytest would compile all tests anew.
 RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(BIN):$$PATH"
-
-# What is not the longest takes what the labs leave of the processors, in 'make test': all containers of labs together weigh
-# as much as one process of this computer.
-test-unit test-roles test-machines test-molecule lint: RUN := $(BEHIND) $(RUN)
 
 # Of tests/lab what needs no provisioned lab, so that it can run beside what does.
 MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py training_resumes.py)
@@ -54,9 +49,10 @@ test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboo
 	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
 	@mkdir -p .cache && rm -f .cache/durations
-	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it.
-	@failed=0; $(MAKE) --jobs=4 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools BEHIND='nice -n 10' \
-	  test-lab test-virtual test-molecule test-roles test-machines test-unit lint 2>&1 | tee .cache/test.log || failed=$$?; \
+	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it. The
+	@# virtual node later: where caches are empty, the lab has built the images by then that its disk is to hold.
+	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools \
+	  test-lab test-molecule test-roles test-virtual test-machines test-unit lint 2>&1 | tee .cache/test.log || failed=$$?; \
 	printf '\nMinutes:\n'; scripts/timed; \
 	[ $$failed -eq 0 ] || { \
 	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
