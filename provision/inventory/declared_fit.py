@@ -86,9 +86,9 @@ def _counts(everywhere: Mapping[str, str], count: int) -> Iterator[Wrong]:
 
 
 def _old_control_groups(cluster: Cluster, everywhere: Mapping[str, str]) -> Iterator[Wrong]:
-    for name in (
-        ("TaskPlugin", "ProctrackType", "JobAcctGatherType") if cluster.cgroup_v1_allowed and cluster.cgroup_v1 else ()
-    ):
+    if not (cluster.cgroup_v1_allowed and cluster.cgroup_v1):
+        return
+    for name in ("TaskPlugin", "ProctrackType", "JobAcctGatherType"):
         words = everywhere.get(name.lower(), "").lower().split(",")
         if found := next((word for word in words if word.endswith("/cgroup")), ""):
             nodes = hostlist.fold(cluster.cgroup_v1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from provision.slurm.jobs.calls import Call
 from provision.slurm.jobs.finding import ASIDE, Told
@@ -57,12 +57,7 @@ def _functions(script: Script, does: Callable[[Command], bool]) -> frozenset[str
             callers.setdefault(command.texts[0] if command.texts else "", set()).add(command.function)
             if does(command):
                 found.append(command.function)
-    known = set(found)
-    while found:
-        new = callers.get(found.pop(), set()) - known
-        known |= new
-        found += new
-    return frozenset(known)
+    return _from(found, callers)
 
 
 def _seen(script: Script) -> bool:
@@ -109,10 +104,15 @@ def _reached(script: Script) -> frozenset[str]:
     for command in script.commands:
         if command.texts and command.texts[0] in names and not _forgiven(command):
             calls.setdefault(_body(command), set()).add(command.texts[0])
-    found = [*(names - called), ""]
+    return _from([*(names - called), ""], calls)
+
+
+def _from(begun: Iterable[str], after: Mapping[str, set[str]]) -> frozenset[str]:
+    """Return the names that are begun with, and all that come after them."""
+    found = [*begun]
     known = set(found)
     while found:
-        new = calls.get(found.pop(), set()) - known
+        new = after.get(found.pop(), set()) - known
         known |= new
         found += new
     return frozenset(known)
