@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,15 +70,18 @@ def require_shown(files: Mapping[str, str], people: Users, mounts: Sequence[Moun
     shown += [(mount.path, "of cluster_mounts") for mount in mounts if mount.fstype not in (LOCAL, PRESENT)]
     name = "job_container.conf"
     for row, line in enumerate(files.get(name, "").splitlines(), start=1):
-        for word in line.partition("#")[0].split():
-            key, _, value = word.partition("=")
-            for path in value.strip('"').split(",") if key.lower() == "dirs" else ():
-                for place, what in shown:
-                    if below(place, path):
-                        raise ClusterctlError(
-                            f"slurm_conf_files: {name}, its line {row}: Dirs has {path}, and {place} is {what}: a job "
-                            "would see it empty",
-                            fix=f"take {path} out of Dirs",
-                            entry=("slurm_conf_files", None, name),
-                            row=row,
-                        )
+        for path, (place, what) in itertools.product(_dirs(line), shown):
+            if below(place, path):
+                raise ClusterctlError(
+                    f"slurm_conf_files: {name}, its line {row}: Dirs has {path}, and {place} is {what}: a job would "
+                    "see it empty",
+                    fix=f"take {path} out of Dirs",
+                    entry=("slurm_conf_files", None, name),
+                    row=row,
+                )
+
+
+def _dirs(line: str) -> list[str]:
+    """Return the directories of which a line of job_container.conf gives each job its own."""
+    said = (word.partition("=") for word in line.partition("#")[0].split())
+    return [path for key, _, value in said if key.lower() == "dirs" for path in value.strip('"').split(",")]
