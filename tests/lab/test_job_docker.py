@@ -1,7 +1,6 @@
 """The machines' own Docker in jobs, and overlay networks between its containers: chosen, broken, taken back.
 
-To choose it is two provisions, and Slurm's image is another. What breaks it and takes it back is three more: make
-test-jobs.
+To choose it and to take it back are two provisions of every machine, as Slurm's image is another: make test-jobs.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import pytest
 from labs import Lab
 
 from provision.inventory import loader
+
+pytestmark = pytest.mark.jobs
 
 STAGES = ("base", "containers", "slurm")
 SOCKET = "/run/clusterctl/docker.sock"
@@ -150,7 +151,6 @@ def test_a_training_runs_over_the_overlay_network_by_the_containers_names(lab: L
     ]
 
 
-@pytest.mark.jobs
 def test_what_is_broken_is_named_and_mended_alone(lab: Lab) -> None:
     assert pending(lab) == {}
     lab.root(
@@ -168,7 +168,6 @@ def test_what_is_broken_is_named_and_mended_alone(lab: Lab) -> None:
     assert pending(lab) == {}
 
 
-@pytest.mark.jobs
 def test_what_is_taken_out_of_the_inventory_goes_and_the_engine_forgets_its_socket(lab: Lab) -> None:
     file = lab.directory / "group_vars" / "site.yml"
     chosen = json.loads(file.read_text())

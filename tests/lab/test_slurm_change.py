@@ -136,8 +136,8 @@ def test_interactive_work_goes_on_through_a_changed_configuration_and_each_of_fi
     assert reasons == [], "none is refused"
     assert parameter(lab, "MessageTimeout") == "37 sec"
     assert (container(lab), container(lab, "node1", "slurmd")) == before
-    # Not that sackd runs on as it did: slurmctld forgets one that once took its time to answer (agent.c, sackd_mgr.c), and
-    # only a start lets that have the files again.
+    # Not that sackd runs on as it did: slurmctld forgets one that once took its time to answer (agent.c, sackd_mgr.c),
+    # and only a start lets that have the files again.
     assert lab.root("login1", "cat /run/slurm/conf/slurm.conf") == lab.root("head", "cat /etc/slurm/slurm.conf")
     assert interactive.communicate("still here\n", timeout=30)[0] == "still here\n"
     assert interactive.returncode == 0
