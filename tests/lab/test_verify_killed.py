@@ -76,12 +76,10 @@ def is_no_pass(lab: labs.Lab, what: str, results: int) -> None:
     assert (kept["id"], kept["verdict"]) == (record.id, "unknown")
 
 
-@pytest.mark.parametrize(
-    ("what", "results"),
-    [("Ansible", RESULTS), ("the command", RESULTS // 2)],
-)
-def test_a_verify_that_is_killed_is_no_pass_in_any_report(provisioned_lab: labs.Lab, what: str, results: int) -> None:
-    is_no_pass(provisioned_lab, what, results)
+# Half-way: twenty at any moment are for the night.
+@pytest.mark.parametrize("what", ["Ansible", "the command"])
+def test_a_verify_that_is_killed_is_no_pass_in_any_report(provisioned_lab: labs.Lab, what: str) -> None:
+    is_no_pass(provisioned_lab, what, RESULTS // 2)
 
 
 @pytest.mark.faults

@@ -130,7 +130,7 @@ def test_a_job_may_lock_all_memory(node_lab: vms.VmLab) -> None:
 
 
 def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
-    """Nor anything else; few of them here, where a start takes seconds: test_container_jobs has two hundred."""
+    """Nor anything else; one of them here, where a start takes seconds: test_container_jobs has two hundred."""
     lab = node_lab
     job = lab.job("sleep 600", "--nodelist=node1", "--mem=100", "--time=20")
     try:
@@ -140,6 +140,6 @@ def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
         lab.root("head", f"scancel {job}")
         lab.wait_idle("node1", 300)
 
-    starts_leave_nothing(lab, 2, seconds=120)
+    starts_leave_nothing(lab, 1, seconds=120)
 
     assert "/job_" not in on_node(lab, LEFT)
