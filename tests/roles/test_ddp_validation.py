@@ -36,18 +36,27 @@ ansible_python_interpreter={python}
 """
 
 
-def render(folder: Path, *, simulated: str = "", **variables: object) -> str:
-    """Return the job script of node1."""
-    (folder / "inventory.ini").write_text(INVENTORY.format(python=sys.executable, simulated=simulated))
-    script = folder / "ddp_job.sh"
+#: Variables of the scripts that are rendered, by name.
+SITES: dict[str, dict[str, str]] = {"plain": {}, "partition": {"ddp_validation_partition": "gpu"}}
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The job script of node1, as each of the sites has it."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "inventory.ini").write_text(INVENTORY.format(python=sys.executable, simulated="gpu,rdma"))
+    template = {"src": str(ROLE / "templates/ddp_job.sh.j2")}
     play = {
         "hosts": "node1",
         "gather_facts": False,
         "vars_files": [str(path) for path in (SHARED, ROLE / "defaults/main.yml", ROLE / "vars/main.yml")],
-        "tasks": [{"ansible.builtin.template": {"src": str(ROLE / "templates/ddp_job.sh.j2"), "dest": str(script)}}],
+        "tasks": [
+            {"ansible.builtin.template": {**template, "dest": str(folder / name)}, "vars": variables}
+            for name, variables in SITES.items()
+        ],
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    chosen = {"ddp_validation_image": "head:5000/ddp@sha256:00", **variables}
+    chosen = {"ddp_validation_image": "head:5000/ddp@sha256:00"}
     program = str(Path(sys.executable).parent / "ansible-playbook")
     done = subprocess.run(
         [program, "-i", str(folder / "inventory.ini"), "-e", json.dumps(chosen), str(folder / "play.yml")],
@@ -57,12 +66,12 @@ def render(folder: Path, *, simulated: str = "", **variables: object) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return script.read_text(encoding="utf-8")
+    return {name: (folder / name).read_text(encoding="utf-8") for name in SITES}
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return render(tmp_path_factory.mktemp("site"), simulated="gpu,rdma")
+@pytest.fixture
+def script(scripts: dict[str, str]) -> str:
+    return scripts["plain"]
 
 
 def test_ranks_are_what_the_inventory_declares_for_each_node(script):
@@ -92,10 +101,10 @@ def test_failures_are_never_swallowed_and_never_hang(script):
     assert "srun --kill-on-bad-exit=1 --wait=60 " in script
 
 
-def test_a_partition_is_named_only_where_the_site_names_one(script, tmp_path):
-    assert "--partition" not in script
+def test_a_partition_is_named_only_where_the_site_names_one(scripts):
+    assert "--partition" not in scripts["plain"]
 
-    assert "#SBATCH --partition=gpu\n" in render(tmp_path, ddp_validation_partition="gpu")
+    assert "#SBATCH --partition=gpu\n" in scripts["partition"]
 
 
 def test_bash_can_read_it(script, tmp_path):

@@ -79,7 +79,7 @@ def asked(done: subprocess.CompletedProcess[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Discovered:
-    """An inventory after a run in check mode, a run, and another one of node1, and what each of them printed."""
+    """An inventory after a run in check mode of node1, a run, and one more of node1, and what each of them printed."""
 
     directory: Path
     planned: subprocess.CompletedProcess[str]
@@ -105,7 +105,7 @@ def discovered(tmp_path_factory: pytest.TempPathFactory) -> Discovered:
     inventory = inventory_in(directory)
     (directory / "host_vars").mkdir()
     (directory / "host_vars/theirs.yml").write_text(DECLARED_BY_HAND)
-    planned = discover(inventory, "--check", "--diff")
+    planned = discover(inventory, "--check", "--diff", "--limit", "node1")
     files = sorted(recorded_in(directory))
     memory = yaml.safe_load((directory / "seen-node1.json").read_text())["memory"]
     first = discover(inventory)
@@ -147,7 +147,7 @@ def test_a_machine_that_contradicts_its_inventory_is_not_half_recorded(discovere
 def test_an_inventory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "host_vars").write_text("a file where a directory should be")
 
-    done = discover(inventory_in(tmp_path))
+    done = discover(inventory_in(tmp_path), "--limit", "node1")
 
     assert done.returncode == 2
     assert "host_vars" in done.stdout

@@ -22,7 +22,6 @@ INVENTORY = """\
 head
 
 [slurm_compute]
-node1
 node2
 
 [slurm_compute:vars]
@@ -126,7 +125,7 @@ def test_what_was_changed_by_hand_fails_the_proof_by_name_and_a_second_run_chang
     assert (status, changed(told)) == (0, 2)
     assert not copy.exists()
     assert written.files("head") == written.rendered()
-    assert written.files("node1") == {}
+    assert written.files("node2") == {}
 
 
 def test_what_the_model_refuses_the_role_refuses_in_the_same_words(site: Site) -> None:

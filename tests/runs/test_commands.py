@@ -11,19 +11,24 @@ import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
 from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_inventory
 
 from provision.runner import journal
+from provision.runner.process import kill_marked
 
+#: By a module that is started once on each machine; ansible.builtin.copy takes three starts of Python.
 CHANGE = """
     - name: Write
-      ansible.builtin.copy:
-        content: "{{ inventory_hostname }}\\n"
-        dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+      ansible.builtin.lineinfile:
+        path: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        line: "{{ inventory_hostname }}"
+        create: true
         mode: "0644"
 """
 
@@ -51,10 +56,12 @@ STATUS = """
 
 DECRYPT = """
     - name: Use what is encrypted
-      ansible.builtin.copy:
-        content: "{{ container_images_username }}\\n"
-        dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+      ansible.builtin.lineinfile:
+        path: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        line: "{{ container_images_username }}"
+        create: true
         mode: "0644"
+      run_once: true
 """
 
 HOLD = """
@@ -171,15 +178,15 @@ def test_an_encrypted_inventory_is_provisioned_with_its_password(site: Path, wor
     (site / "word").write_text("open sesame\n", encoding="utf-8")
     secret = site / "group_vars/all.yml"
     secret.parent.mkdir()
-    secret.write_text("container_images_username: robot\n", encoding="utf-8")
-    encrypt = [Path(sys.executable).parent / "ansible-vault", "encrypt", "--vault-password-file", site / "word", secret]
-    subprocess.run(encrypt, check=True, capture_output=True)
+    # As ansible-vault does, which would be another start of Ansible.
+    vault = VaultLib([("default", VaultSecret(b"open sesame"))])
+    secret.write_bytes(vault.encrypt("container_images_username: robot\n"))
     process = start(site, ["provision", "base", *words], stdin=subprocess.PIPE)
 
     _, err = process.communicate(typed, timeout=120)
 
     assert process.returncode == 0, err
-    assert (site / "made-node1").read_text() == "robot\n"
+    assert (site / "made-head").read_text() == "robot\n"
 
 
 def test_a_limit_in_slurms_words_works_on_those_machines_only(site: Path) -> None:
@@ -211,43 +218,76 @@ def test_a_machine_that_is_down_costs_little_and_the_others_go_on(site: Path) ->
     assert "refuses connections" in document["unreachable"][0]["reason"]
 
 
-def test_a_second_run_is_told_who_holds_the_lock_while_read_only_commands_go_on(site: Path) -> None:
-    stages_in(site, base=HOLD, preflight="- ping:\n", verify=CHECKS)
-    first = start(site, ["provision", "inventory.ini", "base"])
-    assert wait_for((site / "held").exists), first.communicate()
+class Held(NamedTuple):
+    """What other commands printed while a provision held the lock, and what was on record then and afterwards."""
 
-    second = command(site, "provision", "inventory.ini", "base")
-    reading = command(site, "preflight", "inventory.ini", "--json")
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
+    site: Path
+    #: The provision, which was interrupted after all of them.
+    first: subprocess.Popen[str]
+    #: Runs that had ended before it.
+    earlier: dict[str, journal.Run]
+    second: subprocess.CompletedProcess[str]
+    preflight: subprocess.CompletedProcess[str]
+    verified: subprocess.CompletedProcess[str]
+    status: subprocess.CompletedProcess[str]
+    #: What was alive on record after them, and whether its log was there when all had ended.
+    live: list[journal.Run]
+    log: bool
 
-    assert second.returncode == 6
-    assert f"process {first.pid}" in second.stderr
-    assert f"kill -INT {first.pid}" in second.stderr
-    assert reading.stdout, reading.stderr
-    assert first.returncode == 130
-    assert [run.facts["command"] for run in journal.runs(site / ".clusterctl")] == ["provision"]
+    def on_record(self, command: str) -> list[journal.Run]:
+        return [run for run in journal.runs(self.site / ".clusterctl") if run.facts["command"] == command]
 
 
-def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(site: Path) -> None:
-    stages_in(site, base=HOLD, verify=CHANGE)
-    before = journal.begin(journal.prepare(site / ".clusterctl"), "verify")
-    before.finish("done")
-    first = start(site, ["provision", "inventory.ini", "base"])
-    assert wait_for((site / "held").exists), first.communicate()
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+    here = tmp_path_factory.mktemp("held")
+    write_inventory(here)
+    stages_in(here, base=HOLD, preflight=CHECKS, status=STATUS, verify=CHANGE)
+    state = here / ".clusterctl"
+    earlier = {command: journal.begin(journal.prepare(state), command) for command in ("verify", "provision")}
+    for run in earlier.values():
+        run.finish("done")
+    first = start(here, ["provision", "inventory.ini", "base"])
+    try:
+        assert wait_for((here / "held").exists), first.communicate()
+        for _ in range(30):  # what each command that only reads leaves behind
+            journal.begin(journal.prepare(state), "status", room=journal.LOOKS).finish("done")
+        told = {
+            "second": command(here, "provision", "inventory.ini", "base"),
+            "preflight": command(here, "preflight", "inventory.ini", "--json"),
+            "verified": command(here, "verify", "inventory.ini", "--json"),
+            "status": command(here, "status", "inventory.ini", "--json"),
+        }
+        live = [run for run in journal.runs(state) if run.alive]
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=30)
+        log = all((run.directory / "ansible.log").exists() for run in live)
+        yield Held(here, first, earlier, **told, live=live, log=log)
+    finally:
+        # What a failure has left running.
+        for run in journal.runs(state):
+            kill_marked(run.id)
 
-    done = command(site, "verify", "inventory.ini", "--json")
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
 
-    document = json.loads(done.stdout)
-    assert done.returncode == 8, done.stderr
+def test_a_second_run_is_told_who_holds_the_lock_while_read_only_commands_go_on(held: Held) -> None:
+    assert held.second.returncode == 6
+    assert f"process {held.first.pid}" in held.second.stderr
+    assert f"kill -INT {held.first.pid}" in held.second.stderr
+    assert json.loads(held.preflight.stdout)["checks"], held.preflight.stderr
+    assert held.first.returncode == 130
+    # The one before, and the one that held: the second has left no record.
+    assert [run.id for run in held.on_record("provision")] == [held.earlier["provision"].id, held.live[0].id]
+
+
+def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(held: Held) -> None:
+    document = json.loads(held.verified.stdout)
+    assert held.verified.returncode == 8, held.verified.stderr
     assert document["verdict"] == "unknown"
     [check] = [check for check in document["checks"] if check["id"] == "run.lock"]
-    assert f"process {first.pid}" in check["observed"]
-    assert not list(site.glob("made-*"))
-    [kept] = [run for run in journal.runs(site / ".clusterctl") if run.facts["command"] == "verify"]
-    assert kept.id == before.id, "it replaced the cluster's verdict"
+    assert f"process {held.first.pid}" in check["observed"]
+    assert not list(held.site.glob("made-*"))
+    [kept] = held.on_record("verify")
+    assert kept.id == held.earlier["verify"].id, "it replaced the cluster's verdict"
 
 
 def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) -> None:
@@ -265,25 +305,14 @@ def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) 
     assert not list(site.glob("made-*"))
 
 
-def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(site: Path) -> None:
-    stages_in(site, base=HOLD, status=STATUS, verify=CHECKS)
-    state = site / ".clusterctl"
-    last = journal.begin(journal.prepare(state), "provision")
-    last.finish("done")
-    first = start(site, ["provision", "inventory.ini", "base"])
-    assert wait_for((site / "held").exists), first.communicate()
-    for _ in range(30):  # what each command that only reads leaves behind
-        journal.begin(journal.prepare(state), "status", room=journal.LOOKS).finish("done")
-
-    done = command(site, "status", "inventory.ini", "--json")
-    [live] = [run for run in journal.runs(state) if run.alive]
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=30)
-
-    assert json.loads(done.stdout)["last_run"]["id"] == live.id
-    assert {run.facts["command"] for run in journal.runs(state)} == {"provision"}
+def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(held: Held) -> None:
+    state = held.site / ".clusterctl"
+    [live] = held.live
+    assert json.loads(held.status.stdout)["last_run"]["id"] == live.id
+    assert {run.facts["command"] for run in journal.runs(state)} == {"provision", "verify"}
+    last = held.earlier["provision"]
     assert [run.facts["outcome"] for run in journal.runs(state) if run.id == last.id] == ["done"]
-    assert (live.directory / "ansible.log").exists()
+    assert held.log
     assert len(journal.runs(state, journal.LOOKS)) <= journal.KEPT_LOOKS + 1
 
 
@@ -300,13 +329,13 @@ def test_a_verdict_keeps_its_exit_code_when_the_reader_leaves_early(site: Path, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_preflight_that_refuses_stops_the_run_before_anything_is_changed(site: Path) -> None:
+def test_a_preflight_that_refuses_stops_the_run_before_anything_is_changed(site: Path, held: Held) -> None:
     stages_in(site, preflight=CHECKS, base=CHANGE, verify=CHECKS)
 
-    alone = command(site, "preflight", "--json")
     whole = command(site, "provision", "--limit", "node2", "--json")
 
-    assert alone.returncode == 3
+    # The same checks, by the command that does nothing else.
+    assert held.preflight.returncode == 3
     assert whole.returncode == 3, whole.stderr
     assert not list(site.glob("made-*"))
 
@@ -314,7 +343,7 @@ def test_a_preflight_that_refuses_stops_the_run_before_anything_is_changed(site:
 def test_a_failing_task_is_reported_by_machine_and_ends_with_4(site: Path) -> None:
     stages_in(site, base="- name: Break\n  ansible.builtin.command: /bin/sh -c 'echo no space >&2; exit 7'\n")
 
-    done = command(site, "provision")
+    done = command(site, "provision", "base")
 
     assert done.returncode == 4
     assert "node[1-2]" in done.stdout
@@ -345,6 +374,7 @@ def test_a_state_directory_that_others_may_write_is_refused(site: Path) -> None:
 @pytest.mark.parametrize("columns", [20, pytest.param(100, marks=pytest.mark.faults)])
 def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns: int) -> None:
     slow = "- name: A task with quite a long name for so small a terminal\n  ansible.builtin.command: sleep 1\n"
+    slow += "  run_once: true\n"
     stages_in(site, base=slow)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}
@@ -364,7 +394,7 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns
     assert any("A task w" in line for line in drawn)
 
 
-def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path) -> None:
+def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path, told: Told) -> None:
     stages_in(site, status=STATUS)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
@@ -374,7 +404,7 @@ def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path) -> None:
     written = os.read(ours, 65536).decode()
 
     assert "Report the cluster's state" in written
-    assert command(site, "status").stderr == ""
+    assert told.status.stderr == ""
 
 
 def test_a_bug_during_a_run_is_on_record_beside_its_journal(site: Path) -> None:

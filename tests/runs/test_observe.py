@@ -80,6 +80,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
     "masked": [MASKED],
     "other": [{**GOOD, "munge": {**GOOD["munge"], "fingerprint": "cd"}}],
     "slow": [SILENT, GOOD],
+    "slow-too": [SILENT, GOOD],
     "silent": [SILENT],
     "rocky": [{**GOOD, "os": {"id": "rocky", "version": "9", "like": "rhel", "name": "Rocky"}}],
     "nothing": [{}],
@@ -102,17 +103,20 @@ class Observed(NamedTuple):
         return sorted((one.check.host, one.check.id, one.check.observed) for one in self.report.pending)
 
 
-def observed(directory: Path, *, check: bool = False, then: str = "act", collect: bool = False) -> Observed:
+def observed(directory: Path, *names: str, check: bool = False, then: str = "act", collecting: str = "") -> Observed:
+    """Observe these machines, or all of them; one of them may collect, as for a verdict."""
     (directory / "library").mkdir()
     (directory / "library/machine_facts.py").write_text(REPLAY.format(place=str(directory)), encoding="utf-8")
     for host, answers in ANSWERS.items():
         (directory / f"{host}.json").write_text(json.dumps(answers), encoding="utf-8")
-    task = OBSERVED.replace("[munge]", f"[munge], then: {then}") + f"      vars: {{cluster_check_collect: {collect}}}\n"
+    task = OBSERVED.replace("[munge]", f"[munge], then: {then}")
     first = PLAY.format(name="Observe the controller", hosts="slurm_controller") + task
     others = PLAY.format(name="Observe the machines", hosts="slurm_compute") + task
     (directory / "try.yml").write_text(first + others + ACTING, encoding="utf-8")
     text = INVENTORY.replace("node1 ansible_host=192.0.2.11\nnode2 ansible_host=192.0.2.12\n", COMPUTE)
-    return Observed(run(directory / "try.yml", text=text, check=check)[0], directory)
+    if collecting:
+        text = text.replace(f"\n{collecting} ", f"\n{collecting} cluster_check_collect=true ")
+    return Observed(run(directory / "try.yml", text=text, check=check, limit=names or None)[0], directory)
 
 
 def asked(directory: Path, host: str) -> list[dict[str, Any]]:
@@ -121,7 +125,7 @@ def asked(directory: Path, host: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def acted(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return observed(tmp_path_factory.mktemp("acted"))
+    return observed(tmp_path_factory.mktemp("acted"), *(ANSWERS.keys() - {"slow-too"}))
 
 
 def test_a_machine_on_which_nothing_is_to_be_done_costs_one_task(acted: Observed) -> None:
@@ -152,11 +156,16 @@ def test_what_is_not_answered_is_asked_once_more_with_patience_and_then_ends_tha
     ]
 
 
-def test_a_machine_that_is_slow_after_a_roles_work_is_asked_once_more_before_that_counts_as_failed(
-    tmp_path: Path,
-) -> None:
-    proven = observed(tmp_path, then="prove")
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """A run that proves what roles have done, one machine of which is asked for a verdict."""
+    names = ("head", "good", "masked", "slow", "silent", "slow-too")
+    return observed(tmp_path_factory.mktemp("proven"), *names, then="prove", collecting="slow-too")
 
+
+def test_a_machine_that_is_slow_after_a_roles_work_is_asked_once_more_before_that_counts_as_failed(
+    proven: Observed,
+) -> None:
     assert [question["patience"] for question in proven.asked("slow")] == [1, 5]
     assert {"masked", "silent"} <= proven.report.failed_hosts
     assert not {"slow", "good"} & proven.report.failed_hosts
@@ -164,13 +173,10 @@ def test_a_machine_that_is_slow_after_a_roles_work_is_asked_once_more_before_tha
     assert len(proven.asked("masked")) == len(proven.asked("good")) == 1
 
 
-def test_a_verdict_asks_once_and_says_what_was_not_answered(tmp_path: Path) -> None:
-    verified = observed(tmp_path, then="prove", collect=True)
-
-    assert [question["patience"] for question in verified.asked("slow")] == [1]
-    assert [(check.id, check.verdict) for check in verified.report.checks if check.host == "slow" and not check.ok] == [
-        ("munge.services", "unknown")
-    ]
+def test_a_verdict_asks_once_and_says_what_was_not_answered(proven: Observed) -> None:
+    assert [question["patience"] for question in proven.asked("slow-too")] == [1]
+    bad = [check for check in proven.report.checks if check.host == "slow-too" and not check.ok]
+    assert [(check.id, check.verdict) for check in bad] == [("munge.services", "unknown")]
 
 
 def test_another_family_is_asked_again_for_its_own_packages(acted: Observed) -> None:
@@ -183,7 +189,7 @@ def test_an_answer_that_is_none_fails_that_machine_alone(acted: Observed) -> Non
 
 
 def test_in_check_mode_no_role_runs(tmp_path: Path) -> None:
-    planned = observed(tmp_path, check=True)
+    planned = observed(tmp_path, "head", "good", "masked", "other", check=True)
 
     assert [(host, name) for host, name, _ in planned.pending()] == [
         ("masked", "munge.services"),
@@ -207,20 +213,6 @@ SHARED = """\
 """
 
 
-def test_a_controller_outside_the_run_is_asked_what_a_controller_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library/machine_facts.py").write_text(REPLAY.format(place=str(tmp_path)), encoding="utf-8")
-    told = {**GOOD, "registry": {"status": 200, "certificates": {"authority": "PEM", "problem": ""}}}
-    (tmp_path / "head.json").write_text(json.dumps([told]), encoding="utf-8")
-    (tmp_path / "try.yml").write_text(PLAY.format(name="Ask", hosts="node1") + SHARED, encoding="utf-8")
-
-    report = run(tmp_path / "try.yml")[0]
-
-    assert report.ok
-    # The registry's certificates are on the controller alone: the question is not that of node1.
-    assert [question["registry"]["certificates"]["host"] for question in asked(tmp_path, "head")] == ["head"]
-
-
 WRITTEN = """\
     - name: Write the file as the role does
       ansible.builtin.template:
@@ -230,14 +222,33 @@ WRITTEN = """\
 """
 
 
-def test_the_text_that_is_compared_is_the_text_that_the_role_writes(tmp_path: Path) -> None:
-    (tmp_path / "written").touch()
-    tasks = WRITTEN.replace("ROOT", str(content.ROOT)).replace("PLACE", str(tmp_path))
-    (tmp_path / "try.yml").write_text(PLAY.format(name="Write", hosts="node1") + tasks, encoding="utf-8")
+class Alone(NamedTuple):
+    """A run of node1 alone: it asks the controller, and writes a file."""
 
-    run(tmp_path / "try.yml")
+    report: RunReport
+    directory: Path
 
-    written = (tmp_path / "written").read_bytes()
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    here = tmp_path_factory.mktemp("alone")
+    (here / "library").mkdir()
+    (here / "library/machine_facts.py").write_text(REPLAY.format(place=str(here)), encoding="utf-8")
+    told = {**GOOD, "registry": {"status": 200, "certificates": {"authority": "PEM", "problem": ""}}}
+    (here / "head.json").write_text(json.dumps([told]), encoding="utf-8")
+    written = WRITTEN.replace("ROOT", str(content.ROOT)).replace("PLACE", str(here))
+    (here / "try.yml").write_text(PLAY.format(name="Ask, and write", hosts="node1") + SHARED + written)
+    return Alone(run(here / "try.yml")[0], here)
+
+
+def test_a_controller_outside_the_run_is_asked_what_a_controller_is_asked(alone: Alone) -> None:
+    assert alone.report.ok, alone.report.failures
+    # The registry's certificates are on the controller alone: the question is not that of node1.
+    assert [question["registry"]["certificates"]["host"] for question in asked(alone.directory, "head")] == ["head"]
+
+
+def test_the_text_that_is_compared_is_the_text_that_the_role_writes(alone: Alone) -> None:
+    written = (alone.directory / "written").read_bytes()
     assert hashlib.sha256(written).hexdigest() == GOOD["state"]["paths"][DROP_IN]["sha256"]
 
 
@@ -302,19 +313,24 @@ def names_what_is_absent(found: Mapping[str, str]) -> None:
         assert shown.count("is absent") + int(more.partition(" ")[0] or 0) == len(left)
 
 
-def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
-    report = without_what_gpus_need(tmp_path, "act")
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> RunReport:
+    return without_what_gpus_need(tmp_path_factory.mktemp("lacking"), "act")
+
+
+def test_what_the_gpu_roles_leave_is_repaired_where_it_is_asked_for_and_nowhere_else(lacking: RunReport) -> None:
+    report = lacking
 
     assert report.ok, report.failures
     names_what_is_absent({one.check.id: one.check.observed for one in report.pending if one.check.host == "node1"})
     assert {one.check.host for one in report.pending} == {"node1"}
 
 
-def test_what_the_gpu_roles_leave_is_missed_by_verify_where_plan_would_change_it(tmp_path: Path) -> None:
-    (tmp_path / "act").mkdir()
-    (tmp_path / "prove").mkdir()
-    planned = without_what_gpus_need(tmp_path / "act", "act").pending
-    told = without_what_gpus_need(tmp_path / "prove", "prove").checks
+def test_what_the_gpu_roles_leave_is_missed_by_verify_where_plan_would_change_it(
+    tmp_path: Path, lacking: RunReport
+) -> None:
+    planned = lacking.pending
+    told = without_what_gpus_need(tmp_path, "prove").checks
 
     missed = [check for check in told if not check.ok]
     names_what_is_absent({check.id: check.observed for check in missed})

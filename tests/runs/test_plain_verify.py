@@ -33,8 +33,9 @@ PLAYBOOK = """
       cluster_check: {{results: "{{{{ judged[inventory_hostname] }}}}"}}
       vars:
         judged: {judged}
+    # Without a module, whose Python would take longer on each machine than all the rest.
     - name: Ask
-      ansible.builtin.command: echo hello
+      ansible.builtin.raw: echo hello
       changed_when: false
 - name: Tell whether all of it passed
   hosts: all

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from ansible_runs import INVENTORY, processes_of, run, stages_in, start, wait_for, write_inventory, write_playbook
@@ -22,14 +22,19 @@ from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.runner import journal, playbooks
 from provision.runner.journal_lock import lock
-from provision.runner.process import Stop
+from provision.runner.process import Stop, kill_marked
 from provision.runner.recover import recover
 from provision.runner.secret import offered
 from provision.ssh.target import Target
 
+#: By a module that is started once on each machine; ansible.builtin.copy takes three starts of Python.
 TOUCH = """
     - name: Write
-      ansible.builtin.copy: {content: "a\\n", dest: "{{ inventory_dir }}/made-{{ inventory_hostname }}", mode: "0644"}
+      ansible.builtin.lineinfile:
+        path: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        line: a
+        create: true
+        mode: "0644"
 """
 
 
@@ -158,19 +163,14 @@ def test_a_secret_that_nobody_reads_leaves_no_file_and_no_waiting_thread(tmp_pat
 def test_variables_of_one_run_are_unknown_to_the_next(tmp_path: Path) -> None:
     tasks = """
     - name: Tell
-      ansible.builtin.copy:
-        content: "{{ leftover | default('nothing') }}"
-        dest: "{{ inventory_dir }}/told"
-        mode: "0600"
-      run_once: true
+      cluster_report: {status: {told: "{{ leftover | default('nothing') }}"}}
     """
-    playbook = write_playbook(tmp_path / "try.yml", tasks)
+    playbook = write_playbook(tmp_path / "try.yml", tasks, hosts="head")
 
-    run(playbook, extra_vars={"leftover": "something"})
-    first = (tmp_path / "told").read_text()
-    run(playbook)
+    first, _ = run(playbook, extra_vars={"leftover": "something"})
+    second, _ = run(playbook)
 
-    assert (first, (tmp_path / "told").read_text()) == ("something", "nothing")
+    assert [report.data["cluster_status"] for report in (first, second)] == [{"told": "something"}, {"told": "nothing"}]
 
 
 def test_a_limit_is_taken_by_name_even_when_it_is_too_long_for_a_command_line(tmp_path: Path) -> None:
@@ -270,50 +270,62 @@ def test_a_signal_ends_the_run_soon_and_leaves_no_process(tmp_path: Path, number
         pass
 
 
-def test_what_a_killed_run_has_left_is_ended_by_the_next_one_which_says_so(tmp_path: Path) -> None:
-    stages_in(tmp_path, base=STUBBORN, munge=TOUCH)
-    inventory = write_inventory(tmp_path)
-    process = start(tmp_path, ["provision", str(inventory), "base"])
-    assert wait_for(lambda: len(list(tmp_path.glob("held-*"))) == 3), process.communicate()
-    process.kill()
-    process.communicate()
-    state = journal.state_directory(inventory)
-    assert processes_of(state), "nothing was left behind, so nothing is tested"
-    [dead] = journal.runs(state)
-    kept = [path.name for path in (dead.directory / "ansible" / "job_events").iterdir()]
-    assert not [name for name in kept if not name.endswith("-partial.json")], "every event is kept in a file"
+class Killed(NamedTuple):
+    """A provision that was killed, and what it has left running."""
 
-    again = start(tmp_path, ["provision", str(inventory), "munge"])
-    _, err = again.communicate(timeout=60)
-
-    assert again.returncode == 0, err
-    assert "never finished" in err
-    assert processes_of(state) == []
-    assert [run.facts["outcome"] for run in journal.runs(state)] == ["killed", "done"]
+    site: Path
+    state: Path
+    left: list[int]
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
+    here = tmp_path_factory.mktemp("killed")
+    nothing = "- meta: noop\n"
+    stages_in(here, base=STUBBORN, munge=TOUCH, status=nothing, preflight=nothing, verify=nothing, discover=nothing)
+    state = journal.state_directory(write_inventory(here))
+    process = start(here, ["provision", "inventory.ini", "base"])
+    try:
+        assert wait_for(lambda: len(list(here.glob("held-*"))) == 3), process.communicate()
+        process.kill()
+        process.communicate()
+        yield Killed(here, state, processes_of(state))
+    finally:
+        for record in journal.runs(state):
+            kill_marked(record.id)
+
+
+# Before the test of the next provision, which ends what they leave alone.
 @pytest.mark.parametrize(
     # One that asks no machine, and one that does; the others take the same way.
     "reading",
     ["status", "plan", *(pytest.param(name, marks=pytest.mark.faults) for name in ("preflight", "verify", "discover"))],
 )
-def test_a_command_that_only_reads_ends_nothing_of_a_run_that_was_killed(tmp_path: Path, reading: str) -> None:
-    nothing = "- meta: noop\n"
-    stages_in(tmp_path, base=STUBBORN, status=nothing, preflight=nothing, verify=nothing, discover=nothing)
-    inventory = write_inventory(tmp_path)
-    process = start(tmp_path, ["provision", str(inventory), "base"])
-    assert wait_for(lambda: len(list(tmp_path.glob("held-*"))) == 3), process.communicate()
-    process.kill()
-    process.communicate()
-    state = journal.state_directory(inventory)
-    left = processes_of(state)
+def test_a_command_that_only_reads_ends_nothing_of_a_run_that_was_killed(killed: Killed, reading: str) -> None:
+    assert killed.left, "nothing was left behind, so nothing is tested"
 
-    words = [str(inventory), "preflight"] if reading == "plan" else [str(inventory)]
-    start(tmp_path, [reading, *words, *(["--check"] if reading == "discover" else [])]).communicate(timeout=60)
+    words = {"plan": ["preflight"], "discover": ["--check"]}.get(reading, [])
+    start(killed.site, [reading, "inventory.ini", *words]).communicate(timeout=60)
 
-    assert set(left) <= set(processes_of(state))
-    [dead] = [run for run in journal.runs(state) if run.facts["command"] == "provision"]
+    assert set(killed.left) <= set(processes_of(killed.state))
+    [dead] = [run for run in journal.runs(killed.state) if run.facts["command"] == "provision"]
     assert not dead.ended
+
+
+def test_what_a_killed_run_has_left_is_ended_by_the_next_one_which_says_so(killed: Killed) -> None:
+    assert killed.left, "nothing was left behind, so nothing is tested"
+    [dead] = [run for run in journal.runs(killed.state) if run.facts["command"] == "provision"]
+    kept = [path.name for path in (dead.directory / "ansible" / "job_events").iterdir()]
+    assert not [name for name in kept if not name.endswith("-partial.json")], "every event is kept in a file"
+
+    again = start(killed.site, ["provision", "inventory.ini", "munge"])
+    _, err = again.communicate(timeout=60)
+
+    assert again.returncode == 0, err
+    assert "never finished" in err
+    assert processes_of(killed.state) == []
+    ended = [run.facts["outcome"] for run in journal.runs(killed.state) if run.facts["command"] == "provision"]
+    assert ended == ["killed", "done"]
 
 
 def test_a_run_is_done_with_when_each_of_its_machines_was_asked(
@@ -380,7 +392,7 @@ def test_an_error_in_our_own_code_does_not_leave_ansible_running(tmp_path: Path)
 
 
 def test_ansible_is_found_when_our_interpreter_is_called_by_its_path_alone(tmp_path: Path) -> None:
-    stages_in(tmp_path, base=TOUCH)
+    stages_in(tmp_path, base="- ansible.builtin.debug:\n")
     inventory = write_inventory(tmp_path)
     path = "/usr/bin:/bin"
 
