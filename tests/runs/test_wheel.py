@@ -6,13 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterable
-from importlib import metadata
 from pathlib import Path
 
 import ansible_runs
 import pytest
-from packaging.requirements import Requirement
 
 from provision import content
 
@@ -26,39 +23,9 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def needed(requirements: Iterable[str], extras: Collection[str] = ("",)) -> dict[str, metadata.Distribution]:
-    """Return what is installed here of these requirements, and of theirs; what is missing or too old is an error."""
-    found: dict[str, metadata.Distribution] = {}
-    for requirement in map(Requirement, requirements):
-        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
-            continue
-        distribution = metadata.distribution(requirement.name)
-        assert requirement.specifier.contains(distribution.version, prereleases=True), str(requirement)
-        found[distribution.name] = distribution
-        found |= needed(distribution.requires or (), ("", *requirement.extras))
-    return found
-
-
-def share(environment: Path, wheel: Path) -> None:
-    """Give an environment what a wheel requires, and nothing else: links to what is installed here."""
-    (information,) = metadata.distributions(path=[str(wheel)])
-    (packages,) = (environment / "lib").glob("python*/site-packages")
-    for distribution in needed(information.requires or ()).values():
-        for name in {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}:
-            if not (packages / name).exists():
-                (packages / name).symlink_to(distribution.locate_file(name))
-        for file in distribution.files or ():
-            if file.parts[-2:-1] == ("bin",) and file.parts[0] == "..":
-                program = environment / "bin" / file.name
-                text = Path(distribution.locate_file(file)).read_text(encoding="utf-8")
-                program.write_text(text.replace(str(Path(sys.executable).parent), str(environment / "bin"), 1))
-                program.chmod(0o755)
-
-
-# What pip would fetch and unpack for twelve seconds is here already, and is linked; at night, pip does it.
-@pytest.fixture(scope="module", params=["linked", pytest.param("fetched", marks=pytest.mark.faults)])
-def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the built wheel, what it requires, and nothing else of ours; its programs."""
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment into which the built wheel, and nothing else of ours, was installed; its programs."""
     here = tmp_path_factory.mktemp("wheel")
     # The build requirements are among the development dependencies: an isolated build would fetch them again.
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", here]
@@ -67,9 +34,6 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     # Ours installs into it: to give it a pip of its own would take as long as all the rest.
     run(sys.executable, "-m", "venv", "--without-pip", here / "venv", cwd=here)
     install = [sys.executable, "-m", "pip", "--python", here / "venv/bin/python", "install", "--quiet", "--no-compile"]
-    if request.param == "linked":
-        share(here / "venv", wheel)
-        install += ["--no-deps"]
     run(*install, wheel, cwd=here)
     return here / "venv/bin"
 
