@@ -45,7 +45,7 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboots, RDMA, drivers, all templates and faults (root; half an hour)
+test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboots, RDMA, drivers, all templates and faults (root; 40 minutes)
 	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
 	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
 	@mkdir -p .cache && rm -f .cache/durations

@@ -10,6 +10,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
 from ansible.template import Templar
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
 
 from provision import content
@@ -44,7 +45,8 @@ def data_of_roles() -> tuple[DataLoader, dict[str, Any], dict[str, Any]]:
 
 def on_machines(inventory: Path) -> Iterator[tuple[str, dict[str, Any], Templar]]:
     """Yield each machine of an inventory with the constants of all roles, and what resolves their templates there."""
-    init_plugin_loader()
+    if AnsibleCollectionConfig.collection_finder is None:  # another test of this process may have needed it
+        init_plugin_loader()
     loader, defaults, constants = data_of_roles()
     manager = InventoryManager(loader, sources=[str(inventory)])
     variables = VariableManager(loader, manager)
