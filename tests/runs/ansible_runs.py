@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provision import content
-from provision.ansible_env import clean_environment
 from provision.events.fold import RunReport
-from provision.inventory import loader
 from provision.runner import journal, playbooks
 from provision.runner.process import marked
 
@@ -85,44 +79,9 @@ LAUNCH = (
 )
 
 
-#: The same, whose inventory is read in a fork of one process that has imported Ansible: to start Ansible for it takes
-#: 0.4 s of the processor each time. ``LAUNCH`` and the installed wheel start it.
-FORKED = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from inventory_asked import asking; from pathlib import Path;"
-    "from provision.inventory import loader; loader._dumped = asking(Path(sys.argv.pop(1))); sys.path.pop(0);" + LAUNCH
-)
-SUPPORT = Path(__file__).parent.parent / "support"
-
-
-@cache
-def inventories() -> Path:
-    """Start the process that reads inventories, until this one ends; return where its pipes are."""
-    directory = tempfile.TemporaryDirectory(prefix="inventories-")
-    place = Path(directory.name)
-    for name in ("asks", "answers"):
-        os.mkfifo(place / name)
-    # Held open here alone, so that the reader goes on when a command has closed it, and ends with this process.
-    held = os.open(place / "asks", os.O_RDWR)
-    asks, answers = os.open(place / "asks", os.O_RDONLY), os.open(place / "answers", os.O_RDWR)
-    reader = subprocess.Popen(
-        [sys.executable, "-P", str(SUPPORT / "inventory_forks.py"), str(loader.DUMP)],
-        env=clean_environment(), cwd=loader.STANDS, stdin=asks, stdout=answers, start_new_session=True,
-    )  # fmt: skip
-    os.close(asks)
-    os.close(answers)
-
-    def end() -> None:
-        os.close(held)
-        reader.wait()
-        directory.cleanup()
-
-    atexit.register(end)
-    return place
-
-
 def start(root: Path, arguments: Sequence[str], **more: Any) -> subprocess.Popen[str]:
     """Start clusterctl as a process of its own, with the playbooks under ``root``."""
-    command = [sys.executable, "-c", FORKED, str(SUPPORT), str(inventories()), str(root), *arguments]
+    command = [sys.executable, "-c", LAUNCH, str(root), *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, cwd=root, **(pipes | more))
 
