@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-roles test-machines test-lab test-molecule test-virtual test-vm test-driver test-faults test-jobs lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-all test-night test-unit test-runs lanes lab-test lint support bench clean packages vm-tools engine venv
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -12,21 +12,8 @@ INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
 # Without the caller's ANSIBLE_* settings, which could change what a test proves; with our programs first. And with compiled
 # Python kept: where a caller has that switched off, each process of pytest would compile all tests anew.
 RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(BIN):$$PATH"
-
-# Of tests/lab what needs no provisioned lab, so that it can run beside what does.
-MACHINES := $(addprefix tests/lab/test_,access.py ddp_proof.py lab_machines.py refusals.py training_ends.py training_resumes.py)
-LONGEST := $(addprefix tests/lab/test_,mutations.py provision.py)
-ROUTINE := not faults and not driver and not jobs
-SCENARIOS := $(notdir $(patsubst %/,%,$(dir $(wildcard molecule/*/molecule.yml))))
-# This one builds Slurm's image for another registry, packages and all, as every site does once.
-DAILY_SCENARIOS := $(filter-out slurm_image,$(SCENARIOS))
-# $(call scenarios,NAMES,OPTIONS): run scenarios of Molecule one after the other, and note which rows they prove.
-# By the glob Molecule looks for this one alone: by its own it calls the lack of a scenario "default" critical.
-scenarios = failed=; for scenario in $(1); do \
-	  $(RUN) MOLECULE_GLOB="molecule/$$scenario/molecule.yml" scripts/timed "molecule $$scenario" molecule $(2) test -s "$$scenario" --no-command-borders \
-	    || failed="$$failed $$scenario"; \
-	done; [ -z "$$failed" ] || { echo "FAILED scenarios:$$failed"; exit 1; }; \
-	$(RUN) python tests/support/support.py molecule $(1)
+# The lanes of 'make test-all', each by name; tests/lanes.py says what they are.
+LANES := machines training repair slurm containers molecule virtual slow
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,67 +32,40 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
 	exit $$verdict
 
-test: .venv/.dev engine vm-tools ## Run every linter and test but those of reboots, RDMA, drivers, all templates and faults (root; 40 minutes)
-	@# They wait for machines a third of their time, so they run side by side; each prints when it has ended.
-	@# What failed comes once more at the end, where it would otherwise be thousands of lines above.
-	@mkdir -p .cache && rm -f .cache/durations
-	@# The longest first: the engine runs already, so that nothing is begun in the place of what would wait for it. The
-	@# virtual node later: where caches are empty, the lab has built the images by then that its disk is to hold.
-	@failed=0; $(MAKE) --jobs=3 --keep-going --output-sync=target --old-file=engine --old-file=vm-tools \
-	  test-lab test-molecule test-roles test-virtual test-machines test-unit lint 2>&1 | tee .cache/test.log || failed=$$?; \
-	printf '\nMinutes:\n'; scripts/timed; \
-	[ $$failed -eq 0 ] || { \
-	  printf '\nFailed (all that was printed is in .cache/test.log):\n'; \
-	  grep -aE '^(E  |FAILED |ERROR )|fatal: \[|failed=[^0]*[1-9]|\*\*\* ' .cache/test.log | tail -n 40; exit 2; }
+test: .venv/.dev engine ## Run linters, unit tests, commands from end to end and one lab (root; 12 minutes)
+	@$(RUN) python tests/lanes.py gate
+
+test-all: .venv/.dev engine vm-tools ## Run 'make test' and each lane after it: what a change of that part is proven by (root; an hour)
+	@$(RUN) python tests/lanes.py all
+
+test-night: .venv/.dev engine vm-tools ## Run what is rare, long or random (root; hours)
+	@$(RUN) python tests/lanes.py night
 
 test-unit: .venv/.dev ## Run the tests that need no machine
-	@# Many of them wait, so more run at a time than there are processors.
-	@$(RUN) scripts/timed unit pytest -q -n 4 --durations=5 tests/unit
+	@$(RUN) python tests/lanes.py unit
 
-test-roles: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
-	@# A file's tests read what one run of Ansible has left: one process has them all.
-	@$(RUN) scripts/timed 'roles and runs' pytest -q -n 3 --dist loadfile -m "$(ROUTINE)" --durations=5 tests/roles tests/runs
+test-runs: .venv/.dev ## Render what roles write, run commands through the real Ansible on this computer
+	@$(RUN) python tests/lanes.py runs
 
-test-machines: .venv/.dev engine ## Run the tests of simulated machines on which nothing is provisioned (root)
-	@$(RUN) scripts/timed machines pytest -q -m "$(ROUTINE)" --durations=10 $(MACHINES)
+$(LANES:%=test-%): test-%: .venv/.dev engine ## Run one lane of 'make test-all': %
+	@$(if $(filter virtual,$*),scripts/packages vm)
+	@$(RUN) python tests/lanes.py $*
 
-test-lab: .venv/.dev engine ## Run the tests that need a provisioned lab (root)
-	@# On two labs at once: provisions and jobs wait half of their time. In this order, so that none waits for a long file.
-	@$(RUN) scripts/timed lab pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "$(ROUTINE)" --durations=40 $(LONGEST) \
-	  $(filter-out $(MACHINES) $(LONGEST),$(wildcard tests/lab/test_*.py))
+lanes: .venv/.dev ## Print which lanes the difference to the main branch (or to BASE) touches
+	@$(RUN) python tests/lanes.py touched
 
-test-molecule: .venv/.dev engine ## Run the Molecule scenarios of roles that need a made-up machine, but what they break (root)
-	@$(call scenarios,$(DAILY_SCENARIOS),-c .config/molecule/config.yml -c .config/molecule/daily.yml)
+lab-test: .venv/.dev engine ## Run one test on a lab that is kept: make lab-test T=tests/core/test_4_users.py::test_...
+	@$(RUN) python tests/lanes.py one "$(T)"
 
-test-virtual: .venv/.dev engine vm-tools ## Run jobs on a virtual node, whose kernel keeps them apart (root)
-	@# First to the processors: what an emulated one has to wait for takes it ten times as long.
-	@$(RUN) nice -n -10 scripts/timed 'virtual node' pytest -q -m "not faults" --durations=5 tests/vm/test_vm_isolation.py tests/vm/test_vm_jobs.py
-
-test-vm: .venv/.dev engine vm-tools ## Run the tests that need virtual machines (root; an hour where they are emulated)
-	@$(RUN) scripts/timed 'virtual machines' pytest -q -m "not faults" tests/vm
+lint: .venv/.dev ## Run the linters
+	@failed=0; run() { echo "$$1"; $(RUN) "$$@" || failed=1; }; \
+	run ruff check .; run ruff format --check .; run mypy; \
+	run mypy --config-file .config/mypy-plugins.ini plugins roles playbooks; \
+	run lint-imports --no-logo; run yamllint --strict .; run ansible-lint --offline -q; \
+	run shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2'); exit $$failed
 
 vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribution (root)
 	@scripts/packages vm
-
-test-driver: .venv/.dev engine ## Install Debian's own NVIDIA driver on a simulated machine and build its module (root)
-	@$(RUN) scripts/timed driver pytest -q -m driver tests/lab
-
-test-jobs: .venv/.dev engine ## Run every template of users' jobs, and change a site's images and settings (root; 45 minutes)
-	@$(RUN) scripts/timed jobs pytest -q -m "jobs and not faults" tests/lab
-
-test-faults: .venv/.dev engine ## Kill runs at random points, try what is rare and takes minutes, and all variants of the rest (root; hours)
-	@failed=0; $(RUN) scripts/timed faults pytest -q -m faults tests/lab tests/roles tests/runs || failed=1; \
-	($(call scenarios,$(SCENARIOS))) || failed=1; exit $$failed
-
-lint: .venv/.dev ## Run the linters
-	@$(RUN) scripts/timed ruff ruff check .
-	@$(RUN) scripts/timed 'ruff format' ruff format --check .
-	@$(RUN) scripts/timed mypy mypy
-	@$(RUN) scripts/timed 'mypy of plugins' mypy --config-file .config/mypy-plugins.ini plugins roles playbooks
-	@$(RUN) scripts/timed lint-imports lint-imports --no-logo
-	@$(RUN) scripts/timed yamllint yamllint --strict .
-	@$(RUN) scripts/timed ansible-lint ansible-lint --offline -q
-	@scripts/timed shellcheck shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2')
 
 support: .venv/.dev ## Write the support matrix from what tests have run here
 	@$(RUN) python tests/support/support.py

@@ -9,8 +9,24 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-import support
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "support"), str(HERE / "lab")]
+import lanes  # noqa: E402
+import support  # noqa: E402
+
+pytest_plugins = ["lab_fixtures"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that no lane runs, or several: it would be forgotten, or be twice as likely to be in the way."""
+    wrong = []
+    for item in items:
+        try:
+            lanes.lane_of(str(item.path.relative_to(lanes.ROOT)), {mark.name for mark in item.iter_markers()})
+        except ValueError as error:
+            wrong.append(f"{item.name}: {error}")
+    if wrong:
+        raise pytest.UsageError("\n".join(wrong))
 
 
 def pytest_configure() -> None:

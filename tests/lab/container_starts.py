@@ -50,7 +50,7 @@ def starts_leave_nothing(lab: Lab, times: int, seconds: float = 30) -> None:
     """
     node = "srun --nodelist=node1 --container-image=$I"
     assert run(lab, f"{node} true").returncode == 0
-    labs.until(lambda: "ada " not in on_node(lab, LEFT), seconds, lambda: on_node(lab, LEFT))
+    labs.until(lambda: "ada " not in on_node(lab, LEFT), lambda: on_node(lab, LEFT))
     before = on_node(lab, LEFT)
     script = f"""
 cat >many.sh <<END
@@ -69,4 +69,4 @@ sleep 1; scancel --me --name=stays; wait
 
     # In a job the last step's container is there until the next one comes.
     assert done.stdout.strip() in ("0", "1"), done.stdout + done.stderr
-    labs.until(lambda: on_node(lab, LEFT) == before, seconds + 10, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")
+    labs.until(lambda: on_node(lab, LEFT) == before, lambda: f"{before}\n== now\n{on_node(lab, LEFT)}")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from provision import content
 from provision.ansible_env import clean_environment
 from provision.lab import labs
@@ -94,18 +96,20 @@ def docker(*words: str, check: bool = True) -> str:
     return run(["docker", *words], check=check).stdout.strip()
 
 
-def until(
-    condition: Callable[[], object],
-    seconds: float = 60,
-    what: str | Callable[[], str] = "it did not happen",
-    *,
-    pause: float = 0.5,
-) -> None:
-    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not."""
-    end = time.monotonic() + seconds
+#: How patient tests are. One number for all: a wait is over as soon as what it waits for is there.
+PATIENCE = 60 * float(os.environ.get("CLUSTERCTL_TEST_PATIENCE", "5"))
+
+
+def until(condition: Callable[[], object], what: str | Callable[[], str] = "it did not happen") -> None:
+    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not.
+
+    It is asked less and less often, every three seconds at last: each look costs the machines some of their processor.
+    """
+    end, pause = time.monotonic() + PATIENCE, 0.5
     while not condition():
-        assert time.monotonic() < end, f"after {seconds:g} s: {what if isinstance(what, str) else what()}"
+        assert time.monotonic() < end, f"after {PATIENCE:g} s: {what if isinstance(what, str) else what()}"
         time.sleep(pause)
+        pause = min(2 * pause, 3)
 
 
 @dataclass(frozen=True)
@@ -156,29 +160,35 @@ class Lab:
 
     def entering(self, machine: str, command: str, *, user: str = "admin") -> list[str | Path]:
         """Return the command that does so."""
-        options = ["BatchMode=yes", "ConnectTimeout=10", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes"]
+        options = ["BatchMode=yes", "ConnectTimeout=60", "IdentitiesOnly=yes", "StrictHostKeyChecking=yes"]
         options.append(f"UserKnownHostsFile={self.directory / 'known_hosts'}")
         words = [word for option in options for word in ("-o", option)]
         target = f"{user}@{self.address(machine)}"
         key = self.directory / "id_ed25519"
         return ["ssh", "-F", "none", "-i", key, *words, target, command]
 
-    def said(self, script: str, *, user: str = "ada") -> str:
-        """Return what a script prints that an ordinary user runs on the controller, after a login; it must succeed."""
-        done = self.ssh("head", script, user=user)
+    def said(self, script: str, *, user: str = "ada", machine: str = "head") -> str:
+        """Return what a script prints that an ordinary user runs after a login; it must succeed."""
+        done = self.ssh(machine, script, user=user)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def requeued(self, job: str, seconds: float = 60) -> None:
+    def declare(self, variables: dict[str, Any]) -> None:
+        """Have the inventory declare these variables for all machines, and no others beside its own."""
+        directory = self.directory / "group_vars"
+        directory.mkdir(exist_ok=True)
+        (directory / "all.yml").write_text(yaml.safe_dump(variables), encoding="utf-8")
+
+    def requeued(self, job: str) -> None:
         """Wait until a job is back in the queue, and spare it the two minutes for which slurmctld has it wait there."""
         reason = f"squeue --noheader --jobs={job} --format=%r"
-        until(lambda: self.said(reason) == "BeginTime", seconds, lambda: self.said(reason))
+        until(lambda: self.said(reason) == "BeginTime", lambda: self.said(reason))
         self.said(f"scontrol update JobId={job} StartTime=now")
 
     def restart(self, machine: str) -> None:
         """Switch the machine off and on, and wait until its services have started."""
         docker("restart", self.container(machine))
-        run([content.ROOT / "roles/lab_machines/files/wait-started", "120", self.container(machine)])
+        run([content.ROOT / "roles/lab_machines/files/wait-started", "600", self.container(machine)])
 
 
 def up(name: str, *, nodes: int = 1, gpus: int = 2, logins: int = 0, sudo_password: str = "") -> Lab:
@@ -197,20 +207,25 @@ def down(name: str) -> None:
     clusterctl("lab", "down", name)
 
 
+#: Whether the labs that tests share are there for the next session: ``make lab-test``, and one lane after the other.
+KEEP = bool(os.environ.get("CLUSTERCTL_KEEP_LABS"))
+
+
 @contextmanager
-def made(name: str, *, nodes: int = 1, gpus: int = 2, logins: int = 0, sudo_password: str = "") -> Iterator[Lab]:
+def made(
+    name: str, *, nodes: int = 1, gpus: int = 2, logins: int = 0, sudo_password: str = "", keep: bool = False
+) -> Iterator[Lab]:
     """Make a lab, and remove it in the end."""
-    with removed(name):
+    with removed(name, keep=keep):
         yield up(name, nodes=nodes, gpus=gpus, logins=logins, sudo_password=sudo_password)
 
 
 @contextmanager
-def removed(name: str) -> Iterator[None]:
-    """Remove the lab that is made within, unless ``CLUSTERCTL_KEEP_LABS`` is set.
+def removed(name: str, *, keep: bool = False) -> Iterator[None]:
+    """Remove the lab that is made within, unless it is to be kept.
 
     One that a killed session has left is no clean one: it is removed before.
     """
-    keep = bool(os.environ.get("CLUSTERCTL_KEEP_LABS"))
     if labs.directory(name).exists() and not keep:
         down(name)
     try:

@@ -138,7 +138,7 @@ def keeps_it_drained(stage: Stage, answer: str) -> None:
 
 
 # What a program can say is judged alike; one answer, the worst, is what an interrupted run is tried with below, by day.
-@pytest.mark.faults
+@pytest.mark.night
 @pytest.mark.parametrize(
     "answer", ["", "Failed to initialize NVML: Driver/library version mismatch\n", "No devices were found\n"]
 )
@@ -149,7 +149,7 @@ def test_a_node_whose_container_sees_no_gpu_stays_drained_and_the_message_says_s
 @pytest.mark.parametrize(
     # The driver, and the last of those that share one block.
     "role",
-    ["nvidia_driver", pytest.param("nvidia_mig", marks=pytest.mark.faults), "nvidia_containers"],
+    ["nvidia_driver", pytest.param("nvidia_mig", marks=pytest.mark.night), "nvidia_containers"],
 )
 def test_a_step_that_fails_leaves_the_node_drained_and_says_so(tmp_path: Path, role: str) -> None:
     stage = Stage(tmp_path, steps=STEPS.keys() & {role})

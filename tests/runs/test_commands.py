@@ -169,8 +169,8 @@ def test_the_status_shows_the_last_run_and_the_last_verdict(told: Told) -> None:
     ("words", "typed"),
     [
         (["--ask-vault-password"], "open sesame\n"),
-        pytest.param(["--vault-password-file", "word"], "", marks=pytest.mark.faults),
-        pytest.param(["--vault-id", "a@word"], "", marks=pytest.mark.faults),
+        pytest.param(["--vault-password-file", "word"], "", marks=pytest.mark.night),
+        pytest.param(["--vault-id", "a@word"], "", marks=pytest.mark.night),
     ],
 )
 def test_an_encrypted_inventory_is_provisioned_with_its_password(site: Path, words: list[str], typed: str) -> None:
@@ -317,7 +317,7 @@ def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(held: H
 
 
 # Both are printed where a reader who has left is noticed.
-@pytest.mark.parametrize("flag", ["--all", pytest.param("--json", marks=pytest.mark.faults)])
+@pytest.mark.parametrize("flag", ["--all", pytest.param("--json", marks=pytest.mark.night)])
 def test_a_verdict_keeps_its_exit_code_when_the_reader_leaves_early(site: Path, flag: str) -> None:
     script = f'"$0" -c "$1" "$PWD" verify inventory.ini {flag} | head -n 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(
@@ -371,7 +371,7 @@ def test_a_state_directory_that_others_may_write_is_refused(site: Path) -> None:
     assert not list(site.glob("made-*"))
 
 
-@pytest.mark.parametrize("columns", [20, pytest.param(100, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("columns", [20, pytest.param(100, marks=pytest.mark.night)])
 def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns: int) -> None:
     slow = "- name: A task with quite a long name for so small a terminal\n  ansible.builtin.command: sleep 1\n"
     slow += "  run_once: true\n"

@@ -143,7 +143,7 @@ class Asked:
     params=[
         pytest.param((PROOF, EVIL), id="proof"),
         pytest.param((MODULE, EVIL | FEWER), id="module"),
-        pytest.param((MODULE, EVIL), id="module-all", marks=pytest.mark.faults),
+        pytest.param((MODULE, EVIL), id="module-all", marks=pytest.mark.night),
     ],
 )
 def asked(request: pytest.FixtureRequest, server: sshd.Sshd, tmp_path_factory: pytest.TempPathFactory) -> Asked:

@@ -141,8 +141,8 @@ def test_a_run_of_some_tasks_is_no_pass(tmp_path: Path) -> None:
     [
         ("ansible_host_key_checking=false", "switches the check of host keys off"),
         # What else is refused, and in which words, is the same function's; unit tests ask it.
-        pytest.param("slurm_conf_paramters=1", "did you mean slurm_conf_parameters", marks=pytest.mark.faults),
-        pytest.param("node_gres='gpu:{{ 7 * 6 }}'", "node_gres holds a template", marks=pytest.mark.faults),
+        pytest.param("slurm_conf_paramters=1", "did you mean slurm_conf_parameters", marks=pytest.mark.night),
+        pytest.param("node_gres='gpu:{{ 7 * 6 }}'", "node_gres holds a template", marks=pytest.mark.night),
     ],
 )
 def test_an_inventory_that_clusterctl_refuses_is_refused_here_too(tmp_path: Path, mistake: str, told: str) -> None:

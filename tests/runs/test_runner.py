@@ -112,7 +112,7 @@ SECRETS = """
 
 
 # With more words there is more to hide.
-@pytest.mark.parametrize("verbosity", [pytest.param(0, marks=pytest.mark.faults), 3])
+@pytest.mark.parametrize("verbosity", [pytest.param(0, marks=pytest.mark.night), 3])
 def test_no_secret_is_in_the_record_an_argument_or_the_journal(tmp_path: Path, verbosity: int) -> None:
     playbook = write_playbook(tmp_path / "try.yml", SECRETS)
     seen: set[str] = set()
@@ -246,7 +246,7 @@ def test_no_result_is_too_large_to_be_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.faults) for one in (signal.SIGTERM, signal.SIGHUP))]
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.night) for one in (signal.SIGTERM, signal.SIGHUP))]
 )
 def test_a_signal_ends_the_run_soon_and_leaves_no_process(tmp_path: Path, number: int) -> None:
     stages_in(tmp_path, base=STUBBORN)
@@ -299,7 +299,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killed]:
 @pytest.mark.parametrize(
     # One that asks no machine, and one that does; the others take the same way.
     "reading",
-    ["status", "plan", *(pytest.param(name, marks=pytest.mark.faults) for name in ("preflight", "verify", "discover"))],
+    ["status", "plan", *(pytest.param(name, marks=pytest.mark.night) for name in ("preflight", "verify", "discover"))],
 )
 def test_a_command_that_only_reads_ends_nothing_of_a_run_that_was_killed(killed: Killed, reading: str) -> None:
     assert killed.left, "nothing was left behind, so nothing is tested"

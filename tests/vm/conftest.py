@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import labs
 import pytest
+import vms
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "lab"))
-
-import labs  # noqa: E402
-import vms  # noqa: E402
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this directory needs machines, and the first test waits until they are made and provisioned."""
+    """The first test waits until machines are made and provisioned, at the speed of emulation."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.vm)
             item.add_marker(pytest.mark.timeout(3600))
 
 

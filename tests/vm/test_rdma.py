@@ -13,6 +13,9 @@ import labs
 import pytest
 import vms
 
+# Emulated machines take an hour for all of these.
+pytestmark = pytest.mark.night
+
 PLAYBOOK = Path(__file__).parent / "rdma.yml"
 Check = dict[str, Any]
 

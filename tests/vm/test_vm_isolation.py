@@ -69,7 +69,7 @@ def said(lab: vms.VmLab, user: str, command: str, text: str = "") -> str:
 def in_the_end(lab: vms.VmLab, user: str, which: str, wanted: str) -> None:
     """Wait until accounting says this of a job's end."""
     asked = f"sacct --noheader --parsable2 --allocations --format=State,ExitCode {which} | tail -n 1"
-    labs.until(lambda: said(lab, user, asked) == wanted, 120, lambda: said(lab, user, asked))
+    labs.until(lambda: said(lab, user, asked) == wanted, lambda: said(lab, user, asked))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def owners_job(node_lab: vms.VmLab) -> Iterator[str]:
     lab.root("node1", "cd /home/ada && rm -f ready done")
     job = said(lab, OWNER, f"SECRET=word sbatch {options}", SCRIPT)
     try:
-        labs.until(lambda: lab.root("node1", "ls /home/ada/ready", check=False), 300, "the job does not start")
+        labs.until(lambda: lab.root("node1", "ls /home/ada/ready", check=False), "the job does not start")
         yield job
     finally:
         said(lab, OWNER, f"scancel {job}")

@@ -45,7 +45,7 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
     options += f" --output={home}/survivor.out --error={home}/survivor.err"
     lab.root("node1", f"rm -f {home}/survivor.*")
     job = said(lab, f"sbatch {options}", SURVIVOR)
-    labs.until(lambda: "begun" in left("loader"), 600, lambda: left("loader") + left("out"))
+    labs.until(lambda: "begun" in left("loader"), lambda: left("loader") + left("out"))
 
     removed = int(lab.root("node1", "docker rm --force slurmd >/dev/null; date +%s"))
     # In order: what slurmctld has not saved, it forgets when it is killed.
@@ -57,11 +57,11 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
     lab.root("node1", "docker rm --force slurmd")
     done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
     assert done.returncode == 0, done.stdout
-    labs.until(lambda: lab.node_state("node1") in ("mixed", "allocated"), 120, lambda: lab.node_state("node1"))
+    labs.until(lambda: lab.node_state("node1") in ("mixed", "allocated"), lambda: lab.node_state("node1"))
     replaced = int(lab.root("node1", f"touch {home}/survivor.replaced; date +%s"))
 
     asked = f"sacct --noheader --parsable2 --allocations --duplicates --jobs={job} --format=JobID,State,ExitCode"
-    labs.until(lambda: said(lab, asked) == f"{job}|FAILED|3:0", 600, lambda: said(lab, asked) + left("step"))
+    labs.until(lambda: said(lab, asked) == f"{job}|FAILED|3:0", lambda: said(lab, asked) + left("step"))
     for name in ("home", "tmp", "out"):
         numbers, seconds = counted(left(name))
         assert numbers == list(range(1, len(numbers) + 1)), name
@@ -110,7 +110,7 @@ def test_a_job_with_all_gpus_opens_all_and_one_without_opens_none(node_lab: vms.
 def test_two_jobs_side_by_side_have_one_gpu_each(node_lab: vms.VmLab) -> None:
     holder = node_lab.job("sleep 600", "--nodelist=node1", "--gres=gpu:1", "--mem=100", "--time=20")
     try:
-        labs.until(lambda: node_lab.job_state(holder)["JobState"] == "RUNNING", 120, "the job does not start")
+        labs.until(lambda: node_lab.job_state(holder)["JobState"] == "RUNNING", "the job does not start")
         held = node_lab.root("head", f"scontrol --details --oneliner show job {holder} | grep -o 'IDX:[0-9]'")
 
         other, _ = look(node_lab, "--gres=gpu:1", "--mem=100")
@@ -135,7 +135,7 @@ def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
     job = lab.job("sleep 600", "--nodelist=node1", "--mem=100", "--time=20")
     try:
         # What a job has is seen, or its absence says nothing.
-        labs.until(lambda: f"/job_{job}/step_batch" in on_node(lab, LEFT), 120, lambda: on_node(lab, LEFT))
+        labs.until(lambda: f"/job_{job}/step_batch" in on_node(lab, LEFT), lambda: on_node(lab, LEFT))
     finally:
         lab.root("head", f"scancel {job}")
         lab.wait_idle("node1", 300)

@@ -10,10 +10,14 @@ import subprocess
 from pathlib import Path
 
 import labs
+import pytest
 import vms
 
 from provision.ansible_env import clean_environment
 from provision.lab import computer
+
+# Emulated machines take an hour for all of these.
+pytestmark = pytest.mark.night
 
 
 def test_machines_have_kernels_and_clocks_and_control_groups_of_their_own(vm_lab: vms.VmLab) -> None:
@@ -86,7 +90,7 @@ def test_a_second_lab_comes_and_goes_and_a_killed_one_breaks_nothing(vm_lab: vms
     )
     try:
         # Between the first machine's start and the second one's, or soon after.
-        labs.until(lambda: bool(computer.running(name)) or killed.poll() is not None, 300, "no machine was started")
+        labs.until(lambda: bool(computer.running(name)) or killed.poll() is not None, "no machine was started")
         os.killpg(killed.pid, signal.SIGKILL)
         killed.wait()
 
@@ -96,7 +100,7 @@ def test_a_second_lab_comes_and_goes_and_a_killed_one_breaks_nothing(vm_lab: vms
         assert second.root("node1", "hostname") == "node1"
         assert second.boot_id("node1") != vm_lab.boot_id("node1")
         second.root("node1", "nohup poweroff >/dev/null 2>&1 &")
-        labs.until(lambda: "node1" not in computer.running(name), 300, "node1 does not switch itself off")
+        labs.until(lambda: "node1" not in computer.running(name), "node1 does not switch itself off")
         states = json.loads(labs.clusterctl("lab", "status", name, "--json").stdout)["machines"]
         assert [(machine["name"], machine["state"]) for machine in states] == [("head", "running"), ("node1", "exited")]
     finally:
@@ -149,10 +153,10 @@ def test_a_machine_that_a_handler_reboots_comes_back_once_and_the_run_goes_on(
     assert vm_lab.root("node1", "ls /dev | grep -c 'nvidia[0-9]'") == "2"
     assert vm_lab.root("node1", "rdma link show rxe0/1 | grep -c ACTIVE") == "1"
     labs.until(
-        lambda: "Up" in vm_lab.root("node1", "docker ps --filter name=slurmd --format '{{.Status}}'"), 300, "no slurmd"
+        lambda: "Up" in vm_lab.root("node1", "docker ps --filter name=slurmd --format '{{.Status}}'"), "no slurmd"
     )
     assert vm_lab.root("node1", "systemctl is-active munge docker").split() == ["active", "active"]
     # Slurm keeps a node out that has rebooted by itself, once its slurmd has said so.
-    labs.until(lambda: "down" in vm_lab.node_state("node1"), 300, "slurmctld was not told of the reboot")
+    labs.until(lambda: "down" in vm_lab.node_state("node1"), "slurmctld was not told of the reboot")
     labs.clusterctl("provision", vm_lab.inventory, "slurm", timeout=vms.LIMIT)
     vm_lab.wait_idle("node1", 300)

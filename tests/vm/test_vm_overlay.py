@@ -18,6 +18,9 @@ from provision.inventory import loader
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench import overlay
 
+# Emulated machines take an hour for all of these.
+pytestmark = pytest.mark.night
+
 #: Networks by name, and whether IPsec keeps their packets from others.
 NETWORKS = {"plain-net": ("10.77.0.0/24", False), "secret-net": ("10.78.0.0/24", True)}
 
@@ -70,7 +73,7 @@ def test_containers_of_two_nodes_meet_by_name_and_the_networks_cost_is_told(
                 "--entrypoint sleep $(docker inspect --format '{{.Config.Image}}' slurmd) infinity >/dev/null; "
                 f"docker inspect --format '{{{{.State.Status}}}}' stays-{name}"
             )
-            labs.until(lambda node=node, attached=attached: lab.root(node, attached, check=False) == "running", 600)
+            labs.until(lambda node=node, attached=attached: lab.root(node, attached, check=False) == "running")
     lab.root("node1", f"systemd-run --quiet --collect --unit=watch sh -c '{WATCH}'")
 
     told = overlay.beside_the_host(lab.inventory, megabytes=MEGABYTES, answers=ANSWERS, turns=1)

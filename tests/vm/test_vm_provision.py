@@ -8,6 +8,9 @@ import labs
 import pytest
 import vms
 
+# Emulated machines take an hour for all of these.
+pytestmark = pytest.mark.night
+
 
 @pytest.mark.proves("provision")
 def test_the_cluster_is_provisioned_and_proves_itself(vm_lab: vms.VmLab) -> None:

@@ -10,6 +10,9 @@ import labs
 import pytest
 import vms
 
+# Emulated machines take an hour for all of these.
+pytestmark = pytest.mark.night
+
 
 def checks(lab: vms.VmLab, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the checks of a command by machine and id."""
@@ -75,7 +78,7 @@ def test_slurmd_takes_no_job_while_the_server_of_the_homes_is_silent(vm_lab: vms
         vm_lab.root("node1", "systemctl start --no-block home.mount && docker start slurmd")
         begun = vm_lab.root("node1", "docker inspect --format '{{.State.StartedAt}}' slurmd")
         told = f"docker logs --since {begun} slurmd 2>&1"
-        labs.until(lambda: "waits for /home to be mounted" in vm_lab.root("node1", told), 120)
+        labs.until(lambda: "waits for /home to be mounted" in vm_lab.root("node1", told))
         assert vm_lab.root("node1", "systemctl show --property=ActiveState --value home.mount") == "activating"
         assert vm_lab.root("node1", "docker top slurmd -o args | grep -c '^slurmd ' || true") == "0"
         assert vm_lab.root("head", since) == before, "it has not registered"
@@ -83,7 +86,7 @@ def test_slurmd_takes_no_job_while_the_server_of_the_homes_is_silent(vm_lab: vms
         vm_lab.root("head", f"iptables -D {port}")
 
     work = "cd && srun --nodelist=node1 --immediate=60 sh -c 'echo from a job >t-silent' && cat t-silent && rm t-silent"
-    labs.until(lambda: vm_lab.root("head", f'runuser --login ada --command "{work}"', check=False) == "from a job", 600)
+    labs.until(lambda: vm_lab.root("head", f'runuser --login ada --command "{work}"', check=False) == "from a job")
     assert vm_lab.root("head", since) != before
 
 
@@ -132,12 +135,12 @@ def test_a_server_of_the_sites_makes_root_nobody_and_nobody_is_accused(vm_lab: v
 
     vm_lab.root("node1", "install -d -m 700 -o 2005 -g 2005 /srv/site/eve")
     # A client remembers for a minute that something was not there.
-    labs.until(lambda: "eve" in vm_lab.root("node1", "stat --format=%U /site/eve", check=False), 120)
+    labs.until(lambda: "eve" in vm_lab.root("node1", "stat --format=%U /site/eve", check=False))
     labs.clusterctl("provision", vm_lab.inventory, "base", *given, timeout=vms.LIMIT)
     assert vm_lab.root("node1", "ls -A /srv/site").split() == ["eve"]
 
     # Also the directory of homes may be nobody's to look into.
     vm_lab.root("node1", "chown ada /srv/site; chmod 700 /srv/site")
-    labs.until(lambda: "denied" in vm_lab.root("node1", "stat /site/eve 2>&1", check=False), 120)
+    labs.until(lambda: "denied" in vm_lab.root("node1", "stat /site/eve 2>&1", check=False))
     done = labs.clusterctl("plan", vm_lab.inventory, "base", *given, "--json", timeout=vms.LIMIT)
     assert json.loads(done.stdout)["pending_checks"] == []

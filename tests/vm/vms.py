@@ -90,7 +90,7 @@ class VmLab(labs.Lab):
     def wait_idle(self, node: str, seconds: float) -> None:
         """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
         asked = f"scontrol show node {node}; squeue"
-        labs.until(lambda: self.node_state(node) == "idle", seconds, lambda: self.root("head", asked))
+        labs.until(lambda: self.node_state(node) == "idle", lambda: self.root("head", asked))
 
 
 @contextmanager

@@ -1,0 +1,436 @@
+"""srun, sbatch and salloc with pyxis's options: an ordinary user's tasks on two nodes, in rootless Podman."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import labs
+import locked_registry
+import pytest
+from container_starts import LEFT, image, on_node, run, said, starts_leave_nothing
+from labs import Lab
+
+INSIDE = "Debian GNU/Linux 12 (bookworm)"
+
+
+def test_a_task_is_as_without_container_but_for_the_image(provisioned_lab: Lab) -> None:
+    look = "ulimit -l; ulimit -n; stat --format=%d /dev/shm /tmp; id -u; id -g; env | grep ^SLURM_JOB_CPUS; umask"
+    look += "; grep ^SigIgn /proc/self/status"
+    both = f"srun sh -c '{look}; echo $MARK'; srun --container-image=$I sh -c '{look}; echo $MARK'"
+    lines = said(provisioned_lab, f'export MARK=mine; umask 027; salloc --quiet sh -c "{both}"')
+    inside = said(
+        provisioned_lab,
+        "srun --container-image=$I sh -c '. /etc/os-release; echo $PRETTY_NAME; pwd; touch /new /root/new'",
+    )
+
+    assert len(lines) == 20
+    assert lines[:10] == lines[10:]
+    assert inside == [INSIDE, "/"]
+    # The cluster hands no limit of the submitter's on (PropagateResourceLimits=NONE), but one that is asked for.
+    limits = ("srun", "srun --propagate=NOFILE", "srun --propagate=NOFILE --container-image=$I")
+    script = "; ".join(["ulimit -n 512", *(f"{step} sh -c 'ulimit -n'" for step in limits)])
+    assert [line == "512" for line in said(provisioned_lab, script)] == [False, True, True]
+    # What the step's own prolog says, as the user before each task, and where the user wants what is temporary.
+    prolog = "printf '#!/bin/sh\\necho export MARK=of-the-prolog\\n' >before.sh; chmod +x before.sh"
+    told = "sh -c 'echo $MARK $TMPDIR; touch $TMPDIR/x && echo written'"
+    steps = f"srun --task-prolog=$PWD/before.sh {told}; srun --task-prolog=$PWD/before.sh --container-image=$I {told}"
+    lines = said(provisioned_lab, f"{prolog}; export TMPDIR=/tmp/of-ada; {steps}; rm before.sh")
+    assert lines == ["of-the-prolog /tmp/of-ada", "written"] * 2
+
+
+def test_streams_signals_and_exit_codes_are_the_tasks_own(provisioned_lab: Lab) -> None:
+    lab = provisioned_lab
+    assert said(lab, "echo through | srun --container-image=$I cat") == ["through"]
+    for program, code in (("exit 7", 7), ("kill -9 $$", 137), ("kill -USR1 $$", 138)):
+        assert run(lab, f"srun --container-image=$I sh -c '{program}'").returncode == code
+    terminal = run(lab, "script -qec \"srun --pty --container-image=$I sh -c 'tty; exit 5'\" /dev/null")
+    assert (terminal.returncode, "/dev/pts/0" in terminal.stdout) == (5, True)
+    traps = "trap 'echo got TERM; exit 3' TERM; trap 'echo got USR1' USR1; echo ready; while :; do sleep 0.1; done"
+    script = (
+        f'srun --job-name=signals --container-image=$I sh -c "{traps}" >signals.out 2>/dev/null & process=$!\n'
+        "until grep -q ready signals.out; do sleep 0.1; done; job=$(squeue --me --noheader -n signals -o %i)\n"
+        "scancel --signal=USR1 $job; until grep -q USR1 signals.out; do sleep 0.1; done; scancel --signal=TERM $job\n"
+        "wait $process; echo code $?; cat signals.out; rm signals.out"
+    )
+    assert said(lab, script) == ["code 3", "ready", "got USR1", "got TERM"]
+
+
+#: An image of one shell, made from the node's own files, in the job; and a program for another processor.
+SMALL = r"""
+set -e
+root=$(mktemp -d); mkdir -p "$root/bin" "$root/etc" "$root/work"
+cp /bin/sh /bin/cat "$root/bin"
+for file in $(ldd /bin/sh /bin/cat | grep -o '/lib[^ ]*' | sort -u); do
+    mkdir -p "$root$(dirname $file)"; cp "$file" "$root$file"
+done
+touch "$root/etc/passwd" "$root/etc/group"; cp /bin/sh "$root/bin/foreign"
+printf '\267' | dd of="$root/bin/foreign" bs=1 seek=18 conv=notrunc status=none
+tar -C "$root" -cf root.tar .
+podman --log-level fatal import -q -c 'WORKDIR /work' -c 'ENV OWN=image' -c 'ENV MARK=image' \
+    -c 'ENTRYPOINT ["/bin/sh", "-c", "echo first; exec \"$@\"", "entry"]' root.tar small:1
+rm -f ./small.tar; podman --log-level fatal save -q -o small.tar small:1
+cp "$root/bin/foreign" "$root/bin/sh"; tar -C "$root" -cf root.tar .
+podman --log-level fatal import -q --arch arm64 root.tar foreign:1
+rm -f ./foreign.tar; podman --log-level fatal save -q -o foreign.tar foreign:1
+rm -rf "$root" root.tar; : >empty.tar; printf hsqs >x.sqsh
+"""
+
+
+@pytest.fixture(scope="module")
+def small(provisioned_lab: Lab) -> str:
+    """The path of such an archive, in the home of the user."""
+    provisioned_lab.said(f"cat >small.sh <<'END'\n{SMALL}END\nsrun sh small.sh 2>&1; rm small.sh")
+    return "./small.tar"
+
+
+#: What is asked for, the exit code, and words of the refusal.
+REFUSED = [
+    ("--container-image=$I nosuch", 127, "has no nosuch; name a program of the image"),
+    ("--container-image=./small.tar python3 train.py", 127, "./small.tar has no python3; name a program"),
+    ("--container-image=./small.tar /bin/foreign", 126, "is for another architecture than x86_64; take an image"),
+    ("--container-image=./foreign.tar sh -c true", 126, "is for another architecture than x86_64; take an image"),
+    ("--container-image=no/such:1 true", 125, "--container-image=no/such:1: short-name"),
+    ("--container-image=head:5000/no/such:1 true", 125, "manifest unknown; name one that the nodes have"),
+    ("--container-image='a name' true", 125, "'a name' is no name of an image; name one that the nodes have"),
+    ("--container-image=./nosuch.tar true", 125, "No such file or directory; give the path of an archive"),
+    ("--container-image=./empty.tar true", 125, "./empty.tar is empty; make it again: podman save"),
+    (
+        "--container-image=./x.sqsh true",
+        125,
+        "is a squashfs of enroot's, which only enroot can mount; make an archive",
+    ),
+    ("--container-image=$I --container-mounts=/nosuch:/x true", 125, "/nosuch is not there; make it, or mount"),
+    ("--container-image=$I --container-mounts=/:/x true", 125, "/ is the whole of a machine; name the directories"),
+    ("--container-image=$I --container-mounts=/home/grace:/x true", 125, "/home/grace is closed to you; ask its"),
+    (
+        "--container-image=$I --container-mounts=/tmp:x true",
+        125,
+        "'x' is no place in the container; begin it with /",
+    ),
+    ("--container-image=$I --container-mounts=/tmp:/x:rx true", 125, "no flag 'rx' is known here; ro, rw"),
+    (
+        "--container-image=$I --container-workdir=/nosuch true",
+        125,
+        "No such file or directory in the container; give",
+    ),
+    ("--container-image=$I --container-name='a name' true", 125, "a name is no name; letters, digits"),
+    ("--container-name=nobody true", 125, "the job has no container nobody here; --container-image=IMAGE"),
+    ("--container-image=$I --container-save=./x.sqsh true", 125, "it is written as an archive, not as a squashfs"),
+    (
+        "--container-image=$I --container-unshare=net true",
+        125,
+        "containers share the node's network and IPC; leave",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def refusals(provisioned_lab: Lab, small: str) -> list[tuple[int, list[str]]]:
+    """Exit code and lines of each, with two tasks of one job; Slurm's own lines are left out."""
+    steps = "".join(f"srun --quiet {words}; echo code $?\n" for words, _, _ in REFUSED)
+    script = f"cat >steps.sh <<'END'\n{steps}END\nsalloc --quiet -w node1 -n 2 sh steps.sh 2>&1; rm steps.sh"
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in said(provisioned_lab, script):
+        if line.startswith("code "):
+            found.append((int(line[5:]), lines))
+            lines = []
+        elif not line.startswith(("srun: ", "slurmstepd")):
+            lines.append(line)
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[words for words, _, _ in REFUSED])
+def test_what_cannot_work_is_one_line_with_the_node_and_what_to_do(
+    refusals: list[tuple[int, list[str]]], number: int
+) -> None:
+    _, code, says = REFUSED[number]
+    found, lines = refusals[number]
+
+    assert {line for line in lines if not line.startswith("container: node1: ")} == set()
+    assert (found, says in lines[0]) == (code, True), lines
+    # Of what is refused before there is a container, the first task tells for both.
+    assert len(set(lines)) == 1
+    assert len(lines) == 1 or code != 125 or "in the container" in says
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--multi-prog multi.conf", "--multi-prog and --container-image do not go together: start the programs by"),
+        ("--bcast hostname", "--bcast and --container-image do not go together: the image has the program"),
+    ],
+)
+def test_what_an_image_has_no_part_in_is_refused(provisioned_lab: Lab, words: str, says: str) -> None:
+    done = run(
+        provisioned_lab, f"echo '* true' >multi.conf; srun --container-image=$I {words}; c=$?; rm multi.conf; exit $c"
+    )
+
+    assert says in done.stderr
+    assert (done.stdout, done.returncode) == ("", 1)
+    labs.until(lambda: provisioned_lab.said("squeue --me --noheader") == "", "its allocation stays")
+
+
+def test_the_program_is_the_images_where_srun_has_found_another_of_that_name(provisioned_lab: Lab) -> None:
+    """As LaunchParameters=test_exec would have it for everybody, which check refuses."""
+    mine = "mkdir mine; printf '#!/bin/sh\\necho mine\\n' >mine/hostname; chmod +x mine/hostname"
+    tried = "PATH=$PWD/mine:$PATH SLURM_TEST_EXEC=1 srun -w node1 --container-image=$I hostname"
+
+    assert said(provisioned_lab, f"{mine}; {tried}; rm -r mine") == ["node1"]
+
+
+def test_a_step_does_not_wait_for_what_the_one_before_has_left(provisioned_lab: Lab) -> None:
+    """Where a container's removal is a part of the step's end, srun says of each next step that it cannot begin yet."""
+
+    def waited(options: str) -> int:
+        script = f"salloc --quiet -w node1 -n 1 sh -c 'for i in 1 2 3 4 5; do srun {options} true || exit; done'"
+        done = run(provisioned_lab, script)
+        assert done.returncode == 0, done.stderr
+        return done.stderr.count("step creation temporarily disabled")
+
+    assert waited("--container-image=$I") <= waited("") + 1
+
+
+def test_an_archives_image_has_its_own_variables_directory_and_entry_point(provisioned_lab: Lab, small: str) -> None:
+    lab, show = provisioned_lab, "/bin/sh -c 'echo $OWN $MARK $MINE $PWD'"
+    given = f"export MARK=job MINE=mine; srun --container-image={small}"
+
+    assert said(lab, f"{given} {show}") == ["image image mine /work"]
+    assert said(lab, f"{given} --container-env=MARK,NONE {show}") == ["image job mine /work"]
+    entry = "--container-entrypoint --container-workdir=/etc"
+    assert said(lab, f"{given} {entry} {show}") == ["first", "image image mine /etc"]
+
+
+#: What is loaded, saved and loaded again, and what a container becomes; "gone" is said in between.
+NAMED = """
+docker load -i small.tar
+rm -f again.tar; docker save -o again.tar small:1
+docker rmi small:1; podman image exists small:1 || echo gone
+docker load -i again.tar; rm again.tar
+docker run --name mine small:1 /bin/sh -c ': >/of-mine'; docker commit mine committed:1
+"""
+
+
+def test_what_docker_loads_and_commits_is_found_by_its_name_on_another_node(provisioned_lab: Lab, small: str) -> None:
+    lab, look = provisioned_lab, "/bin/sh -c '[ -e /of-mine ] && echo $OWN and more || echo $OWN'"
+    step = "srun --quiet --nodelist=node2 --container-image"
+    try:
+        made = said(
+            lab, f"cat >own.sh <<'END'\n{NAMED}END\nsrun --quiet --nodelist=node1 sh -ex own.sh 2>&1; rm own.sh"
+        )
+        found = said(lab, f"{step}=small:1 {look}; {step}=committed:1 {look}")
+    finally:
+        lab.said("srun --quiet docker rmi small:1 committed:1 || true")
+
+    assert "gone" in made, made
+    assert found == ["image", "image and more"], made
+
+
+def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> None:
+    lab, given = provisioned_lab, "srun --container-image=$I"
+    mounts = "--container-mounts='./a dir:/data:ro+rprivate,tmpfs:/empty,/usr/share/doc' --container-workdir=/data"
+    look = "cat .mark; : >/empty/x; ls -A /empty /usr/share/doc | head -n 2; : >x"
+
+    done = run(lab, f"mkdir -p 'a dir'; echo here >'a dir/.mark'; {given} {mounts} sh -c '{look}'; rm -r 'a dir'")
+    assert (done.stdout.splitlines()[:2], "Read-only file system" in done.stderr) == (["here", "/empty:"], True)
+    assert run(lab, f"{given} ls $HOME").returncode == 2
+    number = lab.said("id -u")
+    home = "sh -c 'pwd; id -u; id -un; : >made; stat --format=%u made; rm made'"
+    assert said(lab, f"{given} --container-mount-home {home}") == ["/home/ada", number, "ada", number]
+    root = said(lab, f"{given} --container-mount-home --container-remap-root --container-workdir=/root {home}")
+    assert root == ["/root", "0", "root", "0"]
+    assert run(lab, f"{given} --container-readonly touch /new").returncode == 1
+    assert said(lab, "PYXIS_CONTAINER_IMAGE=$I PYXIS_CONTAINER_WORKDIR=/usr srun pwd") == ["/usr"]
+
+
+def test_pyxis_options_that_say_no_and_those_that_change_nothing_here_are_taken(
+    provisioned_lab: Lab, small: str
+) -> None:
+    lab = provisioned_lab
+    # A variable of pyxis's asks for it, the command line has the last word.
+    asked = "export PYXIS_CONTAINER_MOUNT_HOME=1 PYXIS_CONTAINER_REMAP_ROOT=1 PYXIS_CONTAINER_ENTRYPOINT=1"
+    steps = (
+        "srun --container-image=$I --no-container-mount-home --no-container-remap-root --container-writable "
+        "sh -c 'ls -d /home/ada 2>&1 | grep -c cannot; id -un; : >/new && echo written'",
+        f"srun --container-image={small} --no-container-entrypoint /bin/sh -c 'echo alone'",
+        f"srun --container-image={small} --container-entrypoint --container-entrypoint-log /bin/sh -c 'echo started'",
+    )
+    script = "cat >steps.sh <<'END'\n" + "\n".join(steps) + "\nEND\n"
+
+    done = run(lab, f"{script}{asked}; salloc --quiet --nodes=1 sh steps.sh; rm steps.sh")
+
+    assert done.stdout.splitlines() == ["1", "ada", "written", "alone", "first", "started"], done.stderr
+
+
+def test_a_batch_script_runs_in_its_container_and_an_allocations_steps_do(provisioned_lab: Lab) -> None:
+    look = ". /etc/os-release; echo $PRETTY_NAME ${RANK-none}"
+    script = (
+        "printf '#!/bin/sh\\n#SBATCH --container-image %s\\n#SBATCH --output=batch.out\\n%s\\n' $I "
+        f"'{look}' >batch.sh; sbatch --quiet --wait batch.sh; cat batch.out; rm batch.sh batch.out"
+    )
+
+    assert said(provisioned_lab, script) == [f"{INSIDE} none"]
+    assert said(provisioned_lab, f"salloc --quiet --container-image=$I srun sh -c '{look}'") == [f"{INSIDE} 0"]
+
+
+def test_a_container_of_a_name_is_found_again_in_its_job_and_what_is_saved_afterwards(
+    provisioned_lab: Lab, small: str
+) -> None:
+    steps = (
+        f"srun --container-image={small} --container-name=mine /bin/sh -c 'echo kept >/kept'; "
+        "srun --container-name=mine /bin/cat /kept; "
+        f"srun --container-image={small} /bin/sh -c 'cat /kept || echo gone'; "
+        "srun --container-name=mine:create /bin/cat /kept; srun --container-name=mine:exec /bin/cat /kept"
+    )
+    found = run(provisioned_lab, f'salloc --quiet --nodes=1 sh -c "{steps}"')
+    other = run(provisioned_lab, "srun --container-name=mine /bin/cat /kept")
+    saved = said(
+        provisioned_lab,
+        f"srun --ntasks=2 --nodes=1 --container-image={small} --container-save=./saved.tar"
+        " /bin/sh -c 'echo saved >/saved'"
+        "; srun --container-image=./saved.tar --container-entrypoint /bin/cat /saved; rm saved.tar",
+    )
+
+    assert found.stdout.splitlines()[:2] == ["kept", "gone"], found.stderr
+    assert "the job has no container mine here" in other.stderr
+    assert saved == ["first", "saved"]
+
+
+def test_a_registry_that_asks_for_a_password_is_told_with_what_to_do(provisioned_lab: Lab) -> None:
+    lab, step = provisioned_lab, "srun --quiet --nodelist=node1 --container-image=head:5443/team/train:1 true"
+    with locked_registry.served(lab, ["node1"]):
+        try:
+            refused = run(lab, step)
+            docker_refused = run(lab, "srun --quiet --nodelist=node1 docker run head:5443/team/train:1 true")
+            login = "docker login --username ada --password-stdin head:5443"
+            said(lab, f"echo of-a-test | srun --quiet --nodelist=node1 {login}")
+            let_in = run(lab, step)
+        finally:
+            lab.said("rm -f .config/containers/auth.json")
+
+    (line,) = (one for one in refused.stderr.splitlines() if not one.startswith("srun: "))
+    assert line.startswith("container: node1: --container-image=head:5443/team/train:1: ")
+    assert line.endswith("; log in once, for all your jobs: srun --pty docker login REGISTRY")
+    assert refused.returncode == docker_refused.returncode == 125
+    assert "srun --pty docker login head:5443" in docker_refused.stderr
+    assert "manifest unknown" in let_in.stderr, "the next job has the password"
+
+
+def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_else(provisioned_lab: Lab) -> None:
+    lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
+    says = "container: node1: this node does not know --container-image yet, and nothing was started"
+    script = "sbatch --quiet --wait -w node1 -o no.out --container-image=$I --wrap='echo ran'; cat no.out; rm no.out"
+    on_node(lab, f"mount -o remount,bind,rw /; mv {plugin} {plugin}.away")
+    try:
+        step = run(lab, "srun --nodelist=node1 --container-image=$I echo ran")
+        batch = run(lab, script)
+        without = run(lab, "srun --nodelist=node1 echo ran")
+    finally:
+        on_node(lab, f"mv {plugin}.away {plugin}; mount -o remount,bind,ro /")
+
+    for refused in (step, batch):
+        assert says in refused.stdout, refused.stderr
+        assert "ran" not in refused.stdout.splitlines()
+    assert step.returncode == 1
+    assert (without.stdout, without.returncode) == ("ran\n", 0)
+
+
+@pytest.mark.night  # a whole verify
+def test_verify_names_the_node_that_has_not_loaded_the_plugin(provisioned_lab: Lab) -> None:
+    lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
+    on_node(lab, f"mount -o remount,bind,rw /; mv {plugin} {plugin}.away", "node2")
+    try:
+        checks = labs.document(lab.inventory, "verify")["checks"]
+    finally:
+        on_node(lab, f"mv {plugin}.away {plugin}; mount -o remount,bind,ro /", "node2")
+
+    found = {one["host"]: one for one in checks if one["id"] == "job.container"}
+    assert (found["node1"]["verdict"], found["node2"]["verdict"]) == ("pass", "fail")
+    assert "this node does not know --container-image yet" in found["node2"]["observed"]
+
+
+#: All processes, by their words.
+LEFT_OF_ALL = "ps -e -o args"
+
+#: One's own container beside another's job; $JOB is the other's, whose files are seen by its user alone.
+PROBES = (
+    "ls /var/lib/clusterctl/jobs/$JOB",
+    "ls /run/clusterctl/jobs/$JOB/runtime",
+    "cat /proc/$OTHER/root/secret",
+    "ls /proc/$OTHER/root/",
+)
+
+
+def test_a_container_sees_nothing_of_anothers_job_on_the_node(provisioned_lab: Lab) -> None:
+    lab = provisioned_lab
+    node = f"srun --quiet --nodelist=node1 --mem=200 --container-image={image(lab)}"
+    keeps = f"{node} --job-name=kept sh -c 'echo of-ben >/secret; exec sleep 271' >/dev/null 2>&1 &"
+    lab.said(f"{keeps} until squeue --me -h -n kept -t running -o %i | grep -q .; do sleep 0.2; done", user="ben")
+    try:
+        # The program itself, not the shell that is about to become it.
+        program = "pgrep -f '^sleep 271' || true"
+        labs.until(lambda: on_node(lab, program), "it does not start")
+        job = lab.said("squeue --me -h -n kept -o %i", user="ben")
+        other = on_node(lab, program)
+        seen = on_node(lab, f"cat /proc/{other}/root/secret")
+        own = lab.said(f"job-exec {job} cat /secret", user="ben")
+        tried = "; ".join(f"{probe}; echo code $?" for probe in PROBES)
+        paths = "--container-mounts=/var/lib/clusterctl,/run/clusterctl"
+        bare = run(lab, f"export JOB={job} OTHER={other}; {node} sh -c '{tried}' 2>&1")
+        mounted = run(lab, f"export JOB={job} OTHER={other}; {node} {paths} sh -c '{tried}' 2>&1")
+        entered = run(lab, f"job-exec {job} cat /secret")
+    finally:
+        lab.said("scancel --me --name=kept", user="ben")
+
+    assert seen == "of-ben", "root sees what is looked for"
+    assert own == "0: of-ben", "and so does the job's user"
+    for done in (bare, mounted):
+        assert "of-ben" not in done.stdout
+        assert "code 0" not in done.stdout, done.stdout
+    assert "of-ben" not in entered.stdout + entered.stderr
+    assert entered.returncode != 0
+
+
+@pytest.mark.parametrize("times", [8, pytest.param(200, marks=pytest.mark.night)])
+def test_containers_leave_nothing_behind(provisioned_lab: Lab, times: int) -> None:
+    starts_leave_nothing(provisioned_lab, times)
+
+
+#: A job that leaves what it can: a container of a name, a process of its own session. Of /tmp nothing is said: it is
+#: the node's own on machines whose control groups are of version 1.
+LITTERS = """#!/bin/sh
+#SBATCH --nodelist=node1 --mem=500M --output=litters.log --no-requeue
+srun --container-image=$I --container-name=mine sh -c ': >/left; setsid -f sleep 900 </dev/null >/dev/null 2>&1'
+srun docker run --detach --network none $I sleep 901
+srun --container-image=$I --overlap sleep 900
+"""
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("end", ["timeout", "reboot"])
+def test_a_job_that_is_ended_by_its_time_or_with_its_node_leaves_nothing_behind(provisioned_lab: Lab, end: str) -> None:
+    lab = provisioned_lab
+    assert run(lab, "srun --nodelist=node1 --container-image=$I true").returncode == 0
+    labs.until(lambda: "ada " not in on_node(lab, LEFT), lambda: on_node(lab, LEFT))
+    before = on_node(lab, LEFT)
+    lab.said(f"cat >litters.sh <<'END'\n{LITTERS}END")
+    job = said(lab, "sbatch --parsable --time=1 litters.sh")[0]
+    state = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State"
+    # What it has is seen here, or its absence says nothing.
+    has = (job, "sleep 900", "sleep 901")
+    labs.until(lambda: all(one in on_node(lab, LEFT) for one in has), lambda: on_node(lab, LEFT))
+
+    if end == "timeout":
+        labs.until(lambda: lab.said(state) == "TIMEOUT", lambda: lab.said(state))
+    else:
+        lab.restart("node1")
+        labs.until(lambda: "RUNNING" not in lab.said(state), lambda: lab.said(state))
+        labs.until(lambda: "idle" in lab.said("sinfo --noheader --nodes=node1 --format=%T"), "it does not come back")
+
+    def left() -> list[str]:
+        """What was not there before. Services that began with the node anew have other directories of their own."""
+        more = Counter(on_node(lab, LEFT).splitlines()) - Counter(before.splitlines())
+        return sorted(line for line in more.elements() if not line.startswith("systemd-private-"))
+
+    labs.until(lambda: not left(), lambda: "\n".join(left()))
+    lab.said("rm litters.sh litters.log")

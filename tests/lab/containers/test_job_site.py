@@ -1,0 +1,164 @@
+"""What a site gives its users' jobs: wheels and models of a closed network, and a word about mistakes in scripts."""
+
+from __future__ import annotations
+
+import base64
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs
+import pytest
+import saved_image
+import yaml
+
+PLACE = "/home/site"
+NAME, ELSEWHERE = "of_the_site", "of_the_index"
+SEED = Path(__file__).parents[2] / "unit/seed_scripts/megatron_docker.slurm"
+
+
+def wheel(name: str, source: str) -> bytes:
+    """Return a wheel of one module, which no public index has. Its format is the one of PyPA's specification."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr(f"{name}.py", f"SAID = 'from the {source} of the site'\n")
+        made.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        made.writestr(f"{name}-1.dist-info/WHEEL", tags)
+        made.writestr(f"{name}-1.dist-info/RECORD", "")
+    return file.getvalue()
+
+
+def bring(lab: labs.Lab, directory: str, name: str, source: str) -> None:
+    """Put a wheel into a directory of the controller."""
+    packed = base64.b64encode(wheel(name, source)).decode()
+    lab.root("head", f"mkdir -p {directory}; echo {packed} | base64 -d >{directory}/{name}-1-py3-none-any.whl")
+
+
+@pytest.fixture(scope="module")
+def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """The shared machines with more of job_offline than every day, and as they were afterwards."""
+    lab, variables = provisioned_lab, provisioned_lab.directory / "group_vars" / "all.yml"
+    given = variables.read_text()
+    bring(lab, f"{PLACE}/wheels", NAME, "directory")
+    # PEP 503: a directory for each project, by its normal name.
+    bring(lab, f"{PLACE}/simple/{ELSEWHERE.replace('_', '-')}", ELSEWHERE, "index")
+    lab.root(
+        "head", f"cd {PLACE}; mkdir models sets; echo weights >models/model; echo rows >sets/rows; chmod -R a+rX ."
+    )
+    lab.root("head", f"systemd-run --quiet --collect --unit=index python3 -m http.server 8099 --directory {PLACE}")
+    offline = {"wheels": f"{PLACE}/wheels", "models": f"{PLACE}/models", "datasets": f"{PLACE}/sets"}
+    variables.write_text(yaml.safe_dump({**yaml.safe_load(given), "job_offline": offline}))
+    try:
+        labs.clusterctl("provision", lab.inventory, "slurm")
+        yield lab
+    finally:
+        variables.write_text(given)
+        lab.root("head", f"systemctl stop index; rm -r {PLACE}")
+        lab.said("rm -rf site-of-mine own.slurm")
+        labs.clusterctl("provision", lab.inventory, "slurm")
+
+
+@pytest.mark.night
+def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: labs.Lab) -> None:
+    image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {NAME}"
+    looks = f'import os, sys; sys.path.append(os.path.expanduser("~/site-of-mine")); import {NAME}; print({NAME}.SAID)'
+    task = f"{install} && python3 -c '{looks}'; cat $HF_HOME/model; echo offline $HF_HUB_OFFLINE"
+    task += "; cat $HF_DATASETS_CACHE/rows; echo offline $HF_DATASETS_OFFLINE"
+    lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{task}\nEND\nchmod +x own.slurm")
+
+    inside = lab.said(f"srun --container-image={image} --container-mount-home ./own.slurm")
+
+    assert inside.splitlines() == [
+        "from the directory of the site", "weights", "offline 1", "rows", "offline 1"
+    ]  # fmt: skip
+    # Without a container, where jobs have no pip: its variables.
+    assert lab.said("srun sh -c 'echo $PIP_NO_INDEX $PIP_FIND_LINKS; cat $HF_HOME/model'").split() == [
+        "1", f"{PLACE}/wheels", "weights"
+    ]  # fmt: skip
+    # What the user has set stays.
+    assert lab.said("HF_HOME=/mine srun printenv HF_HOME") == "/mine"
+
+
+def submitted(lab: labs.Lab, words: str, machine: str = "login1") -> tuple[list[str], float]:
+    """Return what sbatch said besides the job's number, and how many seconds it took; nothing of the job is left."""
+    begun = time.monotonic()
+    done = lab.ssh(machine, f"sbatch --parsable --hold {words}", user="ada")
+    taken = time.monotonic() - begun
+    assert done.returncode == 0, done.stderr
+    assert lab.ssh(machine, f"scancel {done.stdout.strip()}", user="ada").returncode == 0
+    return done.stderr.splitlines(), taken
+
+
+def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image: labs.Lab) -> None:
+    lab = site_image
+    lab.root("head", f"mkdir -p {PLACE}/models; echo weights >{PLACE}/models/model; chmod -R a+rX {PLACE}")
+    look = "sh -c 'cat $HF_HOME/model; echo $HF_HUB_OFFLINE $TRANSFORMERS_OFFLINE'"
+    try:
+        told = lab.said(f"srun {look}; srun --container-image={saved_image.NAME} {look}").split()
+    finally:
+        lab.root("head", f"rm -r {PLACE}")
+
+    assert told == ["weights", "1", "1"] * 2
+
+
+def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lines = [
+        line for line in SEED.read_text().splitlines() if not line.startswith(("#SBATCH --partition", "#SBATCH --ex"))
+    ]
+    sizes = {"gpu:8": "gpu:2", "=64 ": "=1 ", "1000G": "500M"}
+    text = "\n".join(lines)
+    for old, new in sizes.items():
+        text = text.replace(old, new)
+    lab.said(f"cat >seed.slurm <<'OF-THE-SEED'\n{text}\nOF-THE-SEED")
+
+    told, _ = submitted(lab, "seed.slurm")
+
+    assert len(told) > 3
+    assert told[0].startswith("lint-job: seed.slurm:")
+    assert all(line.startswith("lint-job: ") for line in told), told
+    assert told[-1].startswith("lint-job: the job is submitted all the same")
+    # A good one is submitted without a word; from within a job, too.
+    assert submitted(lab, "--wrap=hostname")[0] == []
+    assert "seed.slurm" in lab.said("srun sh -c 'sbatch --hold --parsable seed.slurm 2>&1'")
+    lab.said("scancel --me; rm seed.slurm")
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 60", "#!/nonexistent"], ids=["sleeps", "cannot run"])
+def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -> None:
+    file = lab.root("login1", "ls /opt/clusterctl/slurm/*/lint-job/lint-job").split()[-1]
+    lab.said("printf '#!/bin/sh\\nhostname\\n' >own.slurm")
+    _, before = submitted(lab, "own.slurm")
+    lab.root("login1", f"mv {file} {file}.kept; printf '%s\\n' '{program}' >{file}; chmod 755 {file}")
+    try:
+        told, taken = submitted(lab, "own.slurm")
+    finally:
+        lab.root("login1", f"mv {file}.kept {file}")
+
+    assert told == []
+    # A second is what it is given; the rest is what a busy computer may add.
+    assert taken < before + 10
+
+
+@pytest.mark.night
+def test_an_index_of_the_sites_own_is_asked_without_the_users_doing(lab: labs.Lab) -> None:
+    variables = lab.directory / "group_vars" / "all.yml"
+    image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {ELSEWHERE}"
+    look = f'import sys; sys.path.append("/home/ada/site-of-mine"); import {ELSEWHERE}; print({ELSEWHERE}.SAID)'
+    lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{install} && python3 -c '{look}'\nEND\nchmod +x own.slurm")
+    step = f"srun --container-image={image} --container-mount-home ./own.slurm"
+    # The directory of wheels has it not.
+    assert lab.ssh("head", step, user="ada").returncode != 0
+    # What is not https has to be named as trusted: pip's own rule.
+    index = {"PIP_INDEX_URL": "http://head:8099/simple", "PIP_TRUSTED_HOST": "head"}
+    variables.write_text(yaml.safe_dump({**yaml.safe_load(variables.read_text()), "job_environment": index}))
+
+    labs.clusterctl("provision", lab.inventory, "slurm")
+
+    assert lab.said(step) == "from the index of the site"

@@ -1,0 +1,252 @@
+"""torchrun-slurm starts an ordinary user's training on two nodes, with real Slurm and PyTorch."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs
+import pytest
+from trainings import CONTAINER, TRAIN
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        # Who starts the workers: Slurm, a platform's script. Torchrun itself is in tests/core.
+        (2, "--env torch train.py"),
+        # Torchrun again, from a script; --env kubeflow itself is below for every day.
+        pytest.param(1, "--env kubeflow sh platform.sh", marks=pytest.mark.night),
+    ],
+)
+def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words: str) -> None:
+    lab = provisioned_lab
+    lab.said(f"cat >train.py <<'END'{TRAIN}END")
+    lab.said(
+        "cat >platform.sh <<'END'\n"
+        "torchrun --nnodes $WORLD_SIZE --node_rank $RANK --nproc_per_node 2"
+        " --master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py\nEND"
+    )
+
+    done = lab.ssh(
+        "head", f"srun --nodes=2 --ntasks-per-node={tasks} sh -c '{CONTAINER} torchrun-slurm {words}'", user="ada"
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    assert ranks == [f"rank {rank}/4 on node{rank // 2 + 1}, sum 6" for rank in range(4)]
+    (told,) = (line for line in done.stderr.splitlines() if line.startswith("torchrun-slurm: job"))
+    assert f"first node1 at {lab.address('node1')}:" in told
+    assert " by eth0, " in told
+    lab.said("rm train.py platform.sh")
+
+
+AGAIN = r"""#!/bin/sh
+#SBATCH --nodes=1 --ntasks-per-node=1 --mem=500M --time=5 --open-mode=append --output=again.log
+srun --container-image=$(podman images --quiet --filter readonly=true | head -n 1) --container-mounts=$HOME \
+    torchrun-slurm --requeue-on=node-failure --output-dir $HOME/out --env kubeflow \
+    sh -c 'echo ran on $SLURMD_NODENAME'
+"""
+
+
+def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    lab.said(f"mkdir -p out; rm -f again.log; cat >again.sh <<'END'\n{AGAIN}END")
+    lab.root("node1", "mount -t tmpfs -o ro,size=1m broken /home/ada/out")
+    try:
+        job = lab.said("sbatch --parsable again.sh")
+        lab.requeued(job)
+        asked = f"squeue --noheader --states=all --jobs={job} --format='%T %x'"
+        labs.until(lambda: lab.said(asked) == "COMPLETED node1", lambda: lab.said(f"{asked}; cat again.log"))
+    finally:
+        lab.root("node1", "umount /home/ada/out")
+
+    log = lab.said("cat again.log; rm -r again.log again.sh out").splitlines()
+    (wrong,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
+    assert wrong == "torchrun-slurm: not started: node1: /home/ada/out cannot be written: Read-only file system"
+    assert "torchrun-slurm: node1: the job is requeued without it, for turn 1 of at most 20" in log
+    # Its own output and what the launcher says of it are two streams, which srun brings as they come.
+    assert "ran on node2" in log
+
+
+#: A job whose step is on both nodes; what begins with SBATCH and the words after torchrun-slurm are each test's own.
+STEP = r"""#!/bin/sh
+#SBATCH --nodes=2 --ntasks-per-node=1 --mem=600M --time=5 --output=step.log --open-mode=truncate
+srun --kill-on-bad-exit=1 --container-image=$(podman images --quiet --filter readonly=true | head -n 1) \
+    --container-mounts=$HOME --container-workdir=$HOME torchrun-slurm """
+
+
+def ended(lab: labs.Lab, words: str, before: str = "", step: str = STEP) -> tuple[str, list[str]]:
+    """Submit such a job and wait for it; return its state and exit code, and its log without Slurm's own lines."""
+    lab.said(f"cat >step.sh <<'END'\n{step}{words}\nEND")
+    job = lab.ssh("head", f"{before} sbatch --parsable --wait step.sh", user="ada").stdout.strip()
+    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
+    labs.until(lambda: not lab.said(asked).startswith("RUNNING"), lambda: lab.said(asked))
+    state, log = lab.said(asked), lab.said("cat step.log; rm step.sh step.log")
+    return state, [line for line in log.splitlines() if not line.startswith(("srun: ", "slurmstepd: "))]
+
+
+FAILS = r"""
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.all_reduce(one)
+if dist.get_rank() == 1:
+    raise ValueError("no label 1001")
+dist.all_reduce(one)
+"""
+
+
+def test_the_exception_of_the_rank_that_failed_first_is_the_logs_end(provisioned_lab: labs.Lab) -> None:
+    provisioned_lab.said(f"cat >fails.py <<'END'{FAILS}END")
+
+    state, log = ended(provisioned_lab, "fails.py")
+
+    provisioned_lab.said("rm fails.py")
+    assert state == "FAILED|1:0"
+    # PyTorch says which rank it is before each line.
+    assert log[-1].removeprefix("[rank1]: ") == "ValueError: no label 1001", log
+    (begun,) = (number for number, line in enumerate(log) if line.startswith("torchrun-slurm: first to fail: "))
+    assert log[begun].startswith("torchrun-slurm: first to fail: rank 1 on node2, ")
+    assert log[begun + 1] == "Traceback (most recent call last):"
+    assert len(log) - begun < 10
+
+
+#: What is broken on which machine and how it is mended, variables of the job, what is said of it.
+CHECKED = {
+    "the network of training": (
+        "ip link add ib0 type bridge && ip addr add 10.99.0.$(hostname | tr -dc 0-9)/24 dev ib0 && ip link set ib0 up",
+        "ip link del ib0",
+        "NCCL_SOCKET_IFNAME=ib0",
+        r"node\d: cannot reach node\d by ib0 \(NCCL_SOCKET_IFNAME=ib0\)\. A firewall",
+    ),
+    "a firewall": (
+        # Slurm's own ports are below; sshd and munge are not asked.
+        "[ $(hostname) = node1 ] || iptables -I INPUT -s FIRST -p tcp --syn --dport 10000:65535 -j DROP",
+        "[ $(hostname) = node1 ] || iptables -D INPUT -s FIRST -p tcp --syn --dport 10000:65535 -j DROP",
+        "",
+        r"node1: cannot reach node2\. A firewall",
+    ),
+    "a full /dev/shm": (
+        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=100m /dev/shm",
+        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=2097152k /dev/shm",
+        "",
+        r"node2: \d+ MiB are free in /dev/shm, 256 are needed\. ",
+    ),
+    "another directory of that name": (
+        "[ $(hostname) = node1 ] || mount -t tmpfs -o size=1m,mode=1777 other /home/ada/out",
+        "[ $(hostname) = node1 ] || umount /home/ada/out",
+        "",
+        r"node2: /home/ada/out is not the first node's: what is written there is not seen there",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    # For every day the one that needs a look at another network than Slurm's.
+    [name if name == "the network of training" else pytest.param(name, marks=pytest.mark.night) for name in CHECKED],
+)
+def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisioned_lab: labs.Lab, broken: str) -> None:
+    lab = provisioned_lab
+    breaking, repairing, variables, says = CHECKED[broken]
+    lab.said("mkdir -p out")
+    first = lab.address("node1")
+    try:
+        for node in ("node1", "node2"):
+            lab.root(node, breaking.replace("FIRST", first))
+        state, log = ended(lab, "--output-dir $HOME/out --env kubeflow echo ran", before=variables)
+    finally:
+        for node in ("node1", "node2"):
+            lab.root(node, repairing.replace("FIRST", first))
+        lab.said("rmdir out")
+
+    assert state == "FAILED|75:0", log
+    assert [line for line in log if re.match(f"torchrun-slurm: not started: {says}", line)], log
+    assert "ran" not in log
+    (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
+    assert float(took.split()[3]) < 5
+    assert took.endswith(" s: exit code 75")
+
+
+def test_a_node_that_does_not_reach_the_first_ends_the_step_also_where_srun_does_not(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    # By ports above, node2 tells srun, which runs on node1, of its tasks.
+    closed = f"INPUT -s {lab.address('node2')} -p tcp --syn --dport 10000:19999 -j DROP"
+    lab.root("node1", f"iptables -I {closed}")
+    begun = time.monotonic()
+    try:
+        state, log = ended(lab, "--env kubeflow echo ran", step=STEP.replace("--kill-on-bad-exit=1 ", ""))
+    finally:
+        lab.root("node1", f"iptables -D {closed}")
+
+    assert state == "FAILED|75:0", log
+    assert time.monotonic() - begun < 40, "it waited for --check-wait"
+    (told,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
+    assert told.startswith("torchrun-slurm: not started: node2: node1 cannot be reached at "), log
+    (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
+    assert float(took.split()[3]) < 5
+
+
+def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(provisioned_lab: labs.Lab) -> None:
+    hosts = "printf 'node1 slots=1\\nelsewhere slots=1\\n' >hosts"
+    by_ssh = "srun --quiet torchrun-slurm --env ssh deepspeed --hostfile hosts train.py"
+    too_many = "srun --quiet --gres=gpu:1 torchrun-slurm --nproc-per-node 2 train.py"
+
+    told = provisioned_lab.said(f"{hosts}; {by_ssh} 2>&1; echo code $?; {too_many} 2>&1; echo code $?; rm hosts")
+
+    refused = [line.partition(": ")[2] for line in told.splitlines() if line.startswith("torchrun-slurm: ")]
+    # Slurm chooses the node.
+    assert re.match(r"node\d: hosts:2: elsewhere is no node of this job\. Fix: name node\d; or leave", refused[0])
+    assert (
+        refused[1]
+        .partition(": ")[2]
+        .startswith("2 workers of a node for 1 granted GPUs. Fix: leave --nproc-per-node out")
+    )
+    assert told.splitlines().count("code 2") == 2
+
+
+#: An image that is entered by ssh, and has what is called as DeepSpeed's launcher is: that one is minutes of packages.
+LAUNCHERS = """FROM {base}
+RUN apt-get update -q && apt-get install -qy --no-install-recommends openssh-server openssh-client
+COPY --chmod=755 launcher.py /usr/local/bin/deepspeed
+"""
+
+
+@pytest.fixture(scope="module")
+def launchers(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """A lab whose user has built such an image in a job, and has a training."""
+    lab = provisioned_lab
+    base = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
+    texts = {
+        "Dockerfile": LAUNCHERS.format(base=base),
+        "launcher.py": (Path(__file__).parent / "jobs/launcher.py").read_text(encoding="utf-8"),
+        "train.py": TRAIN.replace('"NODE"', '"SLURMD_NODENAME"'),
+    }
+    lab.said("mkdir -p launched")
+    for name, text in texts.items():
+        lab.said(f"cat >launched/{name} <<'END OF FILE'\n{text}END OF FILE")
+    lab.said("cd launched && srun --mem=1000 docker build -t launchers:1 . 2>&1")
+    yield lab
+    lab.said("rm -r launched; srun --quiet docker rmi launchers:1")
+
+
+# What is not DeepSpeed itself: its host file, how it is told where to meet, and ssh between the containers. It itself
+# trains in test_job_templates.
+@pytest.mark.parametrize("words", ["--env deepspeed train.py", "--env ssh deepspeed train.py"])
+def test_deepspeeds_launcher_starts_workers_on_two_nodes_by_itself_or_by_ssh(launchers: labs.Lab, words: str) -> None:
+    lab = launchers
+    place = "--container-image=launchers:1 --container-mounts=$PWD --container-workdir=$PWD"
+    step = f"srun --nodes=2 --ntasks-per-node=1 --mem=600M {place} torchrun-slurm --output-dir $PWD {words}"
+
+    done = lab.ssh("head", f"cd launched && {step}", user="ada")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranks = sorted(re.findall(r"rank \d/\d on node\d, sum \d", done.stdout))
+    assert ranks == [f"rank {rank}/2 on node{rank + 1}, sum 1" for rank in (0, 1)], done.stdout + done.stderr
+    # Of the keys and the sshd of the user's own nothing is left.
+    assert lab.said("ls -A launched | grep -F .torchrun-slurm || true") == ""
+    for node in ("node1", "node2"):
+        lab.root(node, "! pgrep -u ada sshd")

@@ -1,0 +1,258 @@
+"""What jobs use is kept and limited by account, and a database that is away loses no job and no record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import labs
+import pytest
+import yaml
+
+from provision import content
+from provision.inventory import loader
+from provision.judge import session
+from provision.model.checks import Verdict
+from provision.slurm.admission import Submitter
+
+SACCT = "sacct --noheader --parsable2 --allocations --allusers"
+
+
+def person(lab: labs.Lab, name: str, script: str, *, check: bool = True) -> str:
+    """Run a script on the controller as a declared user after a login; its standard error is told as well."""
+    words = ["docker", "exec", lab.container("head"), "runuser", "--login", name, "--command", f"exec 2>&1; {script}"]
+    return labs.run(words, check=check).stdout.strip()
+
+
+def kept(lab: labs.Lab, job: str, columns: str) -> str:
+    """Return what accounting has of a job."""
+    return lab.root("head", f"{SACCT} --jobs={job} --format={columns}", check=False)
+
+
+@pytest.fixture(scope="module")
+def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
+    """A lab whose plan is empty afterwards, too: the mutation table's would show it."""
+    yield provisioned_lab
+    provisioned_lab.root("head", "scancel --user=ada")
+
+
+def test_a_job_is_kept_with_its_account_its_qos_and_what_it_was_given(lab: labs.Lab) -> None:
+    asked = "--account=test1267 --qos=short --time=5 --gres=gpu:1"
+    job = person(lab, "ada", f"cd && timeout 90 sbatch --parsable --wait {asked} --wrap 'exit 3'", check=False)
+
+    labs.until(lambda: "FAILED" in kept(lab, job, "State"), lambda: kept(lab, job, "ALL"))
+    told = kept(lab, job, "User,Account,QOS,ExitCode,AllocTRES")
+    assert told.startswith("ada|test1267|short|3:0|")
+    assert {"cpu=1", "gres/gpu=1"} <= set(told.split("|")[-1].split(","))
+
+
+def test_the_database_runs_with_what_slurms_accounting_needs_and_for_this_machine_alone(lab: labs.Lab) -> None:
+    """The file's text is a row of the mutation table; that the server reads it, and nothing after it, is seen here."""
+    names = ("innodb_lock_wait_timeout", "max_allowed_packet", "skip_name_resolve", "bind_address")
+    listed = ", ".join(f"'{name}'" for name in names)
+    told = lab.root("head", f'mariadb --skip-column-names --execute "SHOW VARIABLES WHERE Variable_name IN ({listed})"')
+
+    wanted = ["127.0.0.1", "900", str(16 << 20), "ON"]
+    assert [line.split()[1] for line in sorted(told.splitlines())] == wanted
+    sizes = "SELECT @@innodb_buffer_pool_size DIV 1048576, @@innodb_log_file_size DIV 1048576"
+    made = lab.root("head", "sed -n 's/^innodb_.*_size = //p' /etc/mysql/mariadb.conf.d/60-clusterctl.cnf").split()
+    assert [f"{size}M" for size in lab.root("head", f'mariadb -N -e "{sizes}"').split()] == made
+
+
+def test_without_the_database_jobs_run_and_nothing_is_lost(lab: labs.Lab) -> None:
+    """That verify names it is seen in test_verify."""
+    lab.root("head", "docker stop --time 30 slurmdbd")
+    try:
+        job = person(lab, "ada", "cd && timeout 90 sbatch --parsable --wait --wrap true")
+    finally:
+        lab.root("head", "docker start slurmdbd")
+
+    # slurmctld tries again every ten seconds.
+    labs.until(lambda: kept(lab, job, "State") == "COMPLETED", lambda: kept(lab, job, "ALL"))
+
+
+@pytest.mark.night
+def test_a_cluster_that_gets_a_database_later_keeps_its_jobs(lab: labs.Lab, tmp_path: Path) -> None:
+    text = lab.inventory.read_text().replace("[slurm_database]\nhead\n", "")
+    without = lab.directory / "without.ini"
+    without.write_text(
+        "".join(line for line in text.splitlines(True) if not line.startswith(("slurm_accounts", "slurm_qos")))
+    )
+    try:
+        assert labs.document(without, "provision", "slurm")["exit_code"] == 0
+        # slurmctld takes a number of its own where there is no database.
+        lab.root("head", "sed -i 's/[0-9]*$/1/' /var/spool/slurmctld/clustername; docker restart --time 60 slurmctld")
+        labs.until(lambda: "idle" in lab.root("head", "sinfo --noheader --format=%T", check=False))
+        assert "accounting_storage/slurmdbd" not in lab.root("head", "scontrol show config")
+        held, running = (
+            person(lab, "ada", f"cd / && sbatch --parsable --output=/dev/null {word} --wrap 'sleep 600'")
+            for word in ("--hold", "")
+        )
+        labs.until(lambda: "RUNNING" in lab.root("head", f"squeue --noheader --job={running} --format=%T"))
+
+        plan = labs.document(lab.inventory, "plan")
+
+        assert "and 1 in slurmctld's saved state" in str(plan["pending_checks"])
+        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
+    finally:
+        without.unlink()
+    jobs = lab.root("head", "squeue --noheader --format='%i %T'").splitlines()
+    assert sorted(jobs) == sorted([f"{held} PENDING", f"{running} RUNNING"])
+    assert [kept(lab, job, "Account") for job in (held, running)] == ["test1267"] * 2
+    assert int(person(lab, "ada", "cd / && sbatch --parsable --hold --output=/dev/null --wrap true")) > int(running)
+
+
+#: Who of the lab plays whom of the example's groups; who is not named is nobody's there.
+PLAYS = {"ada": "ada", "ben": "ben", "eve": "ben", "kim": "ben"}
+#: Names as users' scripts have them: one partition of all nodes, and another.
+PARTITIONS = [
+    {"PartitionName": "TEST1", "Nodes": "node[1-2]", "Default": "YES"},
+    {"PartitionName": "other", "Nodes": "node2"},
+]
+
+
+def example() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return accounts and QOS of inventory/groups, with the lab's people; physics may have one GPU at a time."""
+    text = (content.ROOT / "inventory/groups/group_vars/all.yml").read_text(encoding="utf-8")
+    declared = yaml.safe_load(text)
+    for account in declared["slurm_accounts"]:
+        users = [user if isinstance(user, dict) else {"name": user} for user in account.pop("users", [])]
+        played = {PLAYS[user["name"]]: user for user in users if user["name"] in PLAYS}
+        account["users"] = [{**user, "name": name} for name, user in played.items()]
+        if account["name"] == "physics":
+            account["GrpTRES"] = "gres/gpu=1"
+    return declared["slurm_accounts"], declared["slurm_qos"]
+
+
+def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_goes_never_from_under_a_job(
+    lab: labs.Lab,
+) -> None:
+    """Its users go with it, and those of its accounts below; what nobody names stays."""
+    own = loader.load(lab.inventory).hostvars["head"]
+    groups, qos = example()
+    more = [account["name"] for account in groups if account["name"] != "test1267"]
+
+    def provision(state: str, **others: Any) -> dict[str, Any]:
+        below = [
+            {"name": "t-above", "users": ["ben"], "state": state},
+            {"name": "t-below", "parent": "t-above", "users": ["ada"], "state": state},
+        ]
+        declared = {"slurm_accounts": [*others.pop("accounts"), *below], **others}
+        return labs.document(lab.inventory, "provision", "slurm", "-e", json.dumps(declared))
+
+    def state(job: str) -> str:
+        return lab.root("head", f"squeue --noheader --job={job} --format='%T %r'")
+
+    # Those of the lab's own first: in one of them a user is by default.
+    kept_too = [account for account in own["slurm_accounts"] if account["name"] != "test1267"]
+    try:
+        made = provision("present", accounts=[*kept_too, *groups], slurm_qos=qos, slurm_partitions=PARTITIONS)
+        assert made["exit_code"] == 0, made["failures"]
+
+        words = "sbatch --parsable --account=test1267 --output=/dev/null --gres=gpu:1 --wrap 'sleep 300'"
+        first, second = (person(lab, "ada", f"cd / && {words}") for _ in range(2))
+        labs.until(lambda: state(second) == "PENDING AssocGrpGRES", lambda: state(second))
+        labs.until(lambda: state(first) == "RUNNING None", lambda: state(first))  # after its Prolog
+        lab.root("head", f"scancel {first}")
+        labs.until(lambda: state(second) == "RUNNING None", lambda: state(second))
+        lab.root("head", f"scancel {second}")
+
+        asked = "--partition=TEST1 --account=test1267 --exclude=node1 --output=/dev/null"
+        job = person(lab, "ada", f"cd / && timeout 90 sbatch --parsable --wait {asked} --wrap true")
+        labs.until(
+            lambda: kept(lab, job, "State,Partition,Account,NodeList") == "COMPLETED|TEST1|test1267|node2",
+            lambda: kept(lab, job, "ALL"),
+        )  # fmt: skip
+        # Each account below the one above it, by one blank more.
+        shares = person(lab, "ada", "sshare --all --noheader --parsable2 --format=Account,User,RawShares").splitlines()
+        assert {" physics||50", "  test1267||30", "   test1267|ada|1", "  lattice||20", " teaching||5"} <= set(shares)
+
+        in_partitions(lab)
+
+        job = person(lab, "ben", "cd / && sbatch --parsable --account=t-above --output=/dev/null --wrap 'sleep 600'")
+        refused = provision("absent", accounts=[*kept_too, *groups], slurm_qos=qos, slurm_partitions=PARTITIONS)
+        assert refused["exit_code"] == 4
+        assert f"Job(s) active, cancel job(s) before remove JobID = {job}" in " ".join(json.dumps(refused).split())
+        assert lab.root("head", f"squeue --noheader --job={job} --format=%T") == "RUNNING"
+    finally:
+        lab.root("head", "scancel --user=ada; scancel --user=ben; scancel --user=grace")
+        lab.root(
+            "head",
+            "sacctmgr --immediate modify account test1267 set parent=root qos=normal,short GrpTRES=cpu=64,gres/gpu=-1",
+        )
+        labs.until(lambda: not lab.root("head", "squeue --noheader"))
+        gone = [{"name": name, "state": "absent"} for name in more]
+        ended = provision(
+            "absent",
+            accounts=[*own["slurm_accounts"], *gone],
+            slurm_qos=[{**own["slurm_qos"][0], "MaxTRESPU": None}, {"name": "long", "state": "absent"}],
+        )
+        assert ended["exit_code"] == 0, ended["failures"]
+
+    there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
+    assert not [line for line in there if line.startswith(("t-", *more))]
+    assert {"test1267|ada", "biology|ben", "operations|grace"} <= set(there)
+
+
+def in_partitions(lab: labs.Lab) -> None:
+    """See that verify's session of a user is tried in each partition on each kind of node."""
+    files = content.ROOT / "roles/slurm_service/files"
+    asked = ["docker", "exec", "-i", lab.container("head"), "sh", "-s", "10", "/etc/slurm", "-", "nodes", "partitions"]
+    said = labs.run(asked, input=(files / "ask-controller").read_text(encoding="utf-8")).stdout
+    targets = session.targets(said, ["node1", "node2"], Submitter(["physics", "biology"], ("operations",)))
+    assert {target[0] for target in targets} == {"TEST1", "other"}
+
+    flat = " ".join(word for target in targets for word in target)
+    login = ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", "grace", "--command"]
+    script = (files / "prove-session").read_text(encoding="utf-8")
+    printed = labs.run([*login, f"exec sh -s 60 yes {flat}"], input=script, check=False).stdout
+    wants = session.Wants(uid=2003, user="grace", accounting=True, shared_home=True)
+    found = {check.id: check for check in session.checks(printed, "", targets, wants)}
+    assert found["session.step"].verdict is Verdict.PASS, printed
+    kinds = ", ".join(f"{node} in {partition}" for partition, node, *_ in targets)
+    assert found["session.step"].observed == f"right on {kinds}"
+    assert found["session.side_by_side"].observed == f"at the same time on {kinds}"
+
+
+#: The database's files on a disk of their own that is full, and back again.
+SMALL = """set -e
+systemctl stop mariadb
+cp -a /var/lib/mysql /root/t-files
+mount -t tmpfs -o size=$(($(du -sm /root/t-files | cut -f 1) + 64))m none /var/lib/mysql
+cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
+systemctl start mariadb
+dd if=/dev/zero of=/var/lib/mysql/t-filler bs=64k status=none || true
+"""
+LARGE = """mountpoint -q /var/lib/mysql || exit 0
+systemctl stop mariadb
+cp -a /var/lib/mysql /root/t-files && umount /var/lib/mysql && find /var/lib/mysql -mindepth 1 -delete
+cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
+systemctl start mariadb"""
+
+
+@pytest.mark.night
+def test_a_full_disk_of_the_databases_is_told_and_loses_no_job_and_no_record(lab: labs.Lab) -> None:
+    try:
+        lab.root("head", SMALL)
+        jobs = [person(lab, "ada", "cd && sbatch --parsable --wait --wrap true") for _ in range(3)]
+
+        refused = labs.document(lab.inventory, "plan")
+        full = [
+            one["observed"]
+            for one in refused["checks"]
+            if one["id"] == "preflight.disk_space" and one["host"] == "head"
+        ]
+        assert (refused["exit_code"], full[0].split(";")[0]) == (3, "/var/lib/mysql: 0 MB free")
+        told = labs.document(lab.inventory, "verify")
+
+        failed = {check["id"]: check for check in told["checks"] if check["verdict"] == "fail"}
+        assert failed["slurm_database.disk"]["observed"] == "0 MiB free for MariaDB in /var/lib/mysql"
+        assert "make room there" in failed["slurm_database.disk"]["fix"]
+        lab.root("head", "rm /var/lib/mysql/t-filler")
+        for job in jobs:
+            labs.until(lambda job=job: kept(lab, job, "State,End").startswith("COMPLETED|2"), kept(lab, job, "ALL"))  # type: ignore[misc]
+    finally:
+        lab.root("head", LARGE)
+    assert labs.document(lab.inventory, "verify")["verdict"] == "pass"
