@@ -176,8 +176,10 @@ class Lab:
     def declare(self, variables: dict[str, Any]) -> None:
         """Have the inventory declare these variables for all machines, and no others beside its own."""
         directory = self.directory / "group_vars"
-        directory.mkdir(exist_ok=True)
-        (directory / "all.yml").write_text(yaml.safe_dump(variables), encoding="utf-8")
+        directory.mkdir(mode=0o700, exist_ok=True)
+        file = directory / "all.yml"
+        file.write_text(yaml.safe_dump(variables), encoding="utf-8")
+        file.chmod(0o600)
 
     def requeued(self, job: str) -> None:
         """Wait until a job is back in the queue, and spare it the two minutes for which slurmctld has it wait there."""
