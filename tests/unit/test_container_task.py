@@ -175,6 +175,52 @@ def test_gpus_are_given_by_nvidias_description_of_them(task: Any, monkeypatch: p
     assert container_options.devices({}) == []
 
 
+def test_tasks_with_a_gpu_each_share_a_container_that_has_those_of_all(
+    task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first task makes it, and knows its own GPU alone (--gpus-per-task, --gpu-bind)."""
+    container_options = sys.modules["container_options"]
+    container_options.devices({"SLURM_STEP_GPUS": "0"})
+    monkeypatch.setattr(sys.modules["granted_gpus"], "described", dict)
+    monkeypatch.setattr(sys.modules["granted_gpus"], "of_job", lambda job: ["1", "2"] if job == "7" else [])
+    monkeypatch.setattr(sys.modules["granted_gpus"], "there", lambda *_: dict.fromkeys("0123", True))
+    first = {"SLURM_STEP_GPUS": "2", "CUDA_VISIBLE_DEVICES": "2"}
+
+    words = container_options.settings(STEP, first)
+
+    assert words[-2:] == ["--device=/dev/nvidia1", "--device=/dev/nvidia2"]
+    # Of a job that began before its GPUs were written down.
+    assert container_options.settings({**STEP, "JOB": "8"}, first)[-1] == "--device=/dev/nvidia2"
+
+
+@pytest.mark.parametrize(
+    ("step", "visible", "job", "inside"),
+    [
+        ("0", "0", "0,1", "0"), ("1", "1", "0,1", "1"),  # --gpus-per-task, single:1
+        ("2", "2", "1,2", "1"), ("1", "1", "1,2", "0"), ("2", "2", "", "0"), ("1,3", "3,1", "1,2,3", "2,0"),
+        ("9,10", "9,10", "8,9,10", "1,2"), ("1", "GPU-1", "0,1", "GPU-1"),
+    ],
+)  # fmt: skip
+def test_each_task_names_its_own_gpu_among_those_of_the_container(
+    task: Any, monkeypatch: pytest.MonkeyPatch, step: str, visible: str, job: str, inside: str
+) -> None:
+    options = sys.modules["container_options"]
+    options.devices({"SLURM_STEP_GPUS": "0"})
+    monkeypatch.setattr(sys.modules["granted_gpus"], "of_job", lambda _: job.split(",") if job else [])
+    monkeypatch.setattr(task, "CONTROLLERS", "/nosuch")
+    environment = {"SLURM_STEP_GPUS": step, "CUDA_VISIBLE_DEVICES": visible}
+
+    assert task.visible(environment, "7") == inside
+
+
+def test_where_a_control_group_confines_a_task_slurm_has_counted_already(
+    task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(task, "CONTROLLERS", str(tmp_path))
+
+    assert task.visible({"SLURM_STEP_GPUS": "1", "CUDA_VISIBLE_DEVICES": "0"}, "7") == "0"
+
+
 def test_adapters_are_given_where_a_node_has_some(task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container_options = sys.modules["container_options"]
     monkeypatch.setattr(container_options, "INFINIBAND", str(tmp_path))

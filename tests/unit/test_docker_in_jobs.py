@@ -303,6 +303,45 @@ def test_parts_of_a_gpu_are_granted_by_their_own_files(machine: Any, tmp_path: P
     assert GPUS["devices"](mine, known) == ["--device=nvidia.com/gpu=1", "--device=nvidia.com/gpu=0:1"]
 
 
+@pytest.mark.parametrize(
+    ("mine", "job", "opened", "minors", "found"),
+    [
+        # No control group: Slurm's numbers.
+        ("0", "0,2", "0 1 2 3", "", "0 2"), ("2", "2", "0 1 2 3", "", "2"), ("2", "", "0 1 2 3", "", "2"),
+        # Made-up GPUs nobody can open.
+        ("0", "0,2", "", "", "0 2"),
+        # The task may open one of the job's: by its number, or by its place on the bus.
+        ("0", "0,2", "0", "", "0 2"), ("2", "0,2", "2", "0 1 2 3", "0 2"),
+        ("0", "0,1", "2", "2 3 0 1", "2 3"), ("2,3", "0,2,3", "0 1", "2 3 0 1", "0 1 2"),
+        # It may open all that the job has (--gres-flags=allow-task-sharing), whatever Slurm's numbers are.
+        ("0", "0,1", "2 3", "", "2 3"),
+        # Neither agrees, or both do and name others: all, of which the control group lets each task open its own.
+        ("0", "0,1", "3", "", "0 1 2 3"), ("0", "0,1", "0", "0 2 1 3", "0 1 2 3"), ("0", "0,7", "0", "", "0 1 2 3"),
+    ],
+)  # fmt: skip
+def test_a_container_of_several_tasks_has_the_gpus_of_the_job(
+    machine: Any, tmp_path: Path, mine: str, job: str, opened: str, minors: str, found: str
+) -> None:
+    root = machine("nvidia0 nvidia1 nvidia2 nvidia3 nvidiactl", " ".join(f"nvidia{one}" for one in opened.split()))
+    for place, minor in enumerate(minors.split()):
+        told = Path(root, f"proc/driver/nvidia/gpus/0000:0{place}:00.0/information")
+        told.parent.mkdir(parents=True)
+        told.write_text(f"Model: \t NVIDIA A40\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n")
+    task = {"SLURM_STEP_GPUS": mine, "CUDA_VISIBLE_DEVICES": mine}
+
+    assert GPUS["shared"](task, job.split(",") if job else [], {}, root) == found.split()
+
+
+@pytest.mark.parametrize(("text", "found"), [("0,2\n", ["0", "2"]), ("\n", []), ("GPU-1", []), ("1;x", []), (None, [])])
+def test_a_jobs_gpus_are_what_its_prolog_has_written_down(tmp_path: Path, text: str | None, found: list[str]) -> None:
+    place = tmp_path / "run/clusterctl/jobs/7/gpus"
+    if text is not None:
+        place.parent.mkdir(parents=True)
+        place.write_text(text)
+
+    assert GPUS["of_job"]("7", str(tmp_path)) == found
+
+
 def test_a_container_that_asks_for_no_gpu_is_told_that_it_has_none() -> None:
     assert "--env=CUDA_VISIBLE_DEVICES=" in OPTIONS["Run"](["img"], JOB, {}).words()
     assert "--env=CUDA_VISIBLE_DEVICES=" not in OPTIONS["Run"](["img"], {"USER": "ada"}, {}).words()

@@ -45,6 +45,7 @@ def begin(tmp_path: Path) -> Begin:
         (tmp_path / "etc/subuid").write_text(users)
         (tmp_path / "etc/subgid").write_text(groups)
         told = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "2001", "SLURM_JOB_GID": "3001", "SLURM_JOB_USER": "ada"}
+        told |= {"SLURM_JOB_GPUS": "1,3"}
         told |= {"MOUNTED": str(tmp_path / "mounted"), "MOUNTS": str(tmp_path / "mounts")}
         subprocess.run(["sh", "-c", script], env=told, check=True, timeout=30)
         (line,) = (
@@ -86,3 +87,9 @@ def test_other_numbers_are_another_view_while_the_one_of_before_is_mounted(
     assert now != before
     assert len(mounts) == 2
     assert mounts[-1].endswith(now)
+
+
+def test_a_jobs_gpus_on_this_node_are_written_down(begin: Begin, tmp_path: Path) -> None:
+    begin("", "")
+
+    assert (tmp_path / "run/jobs/7/gpus").read_text() == "1,3\n"

@@ -128,14 +128,18 @@ def visible(source, place, environment):
 INFINIBAND = "/dev/infiniband"
 
 
-def devices(environment):
-    """Return Podman's options for the GPUs that Slurm granted the step, and for RDMA."""
+def devices(environment, job=""):
+    """Return Podman's options for the GPUs that Slurm granted the job on this node, and for RDMA.
+
+    Tasks share their container, and each has its own GPU where they are bound (--gpus-per-task): it has those of all.
+    """
     words = []
     if any(environment.get(name) for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")):
         import granted_gpus  # as docker has it; only GPUs need it
 
         known = granted_gpus.described()
-        words += granted_gpus.devices(granted_gpus.granted(environment, known), known)
+        mine = granted_gpus.shared(environment, granted_gpus.of_job(job), known)
+        words += granted_gpus.devices(mine, known)
     # Podman takes a directory of devices, and refuses one that has none: drivers leave it behind.
     if os.path.isdir(INFINIBAND) and os.listdir(INFINIBAND):
         words += ["--device", INFINIBAND]
@@ -162,4 +166,4 @@ def settings(options, environment):
         words += ["--volume", f"{options['COMMAND']}:{options['COMMAND']}:ro"]
     if is_yes(options, "READONLY") or ("WRITABLE" in options and not is_yes(options, "WRITABLE")):
         words += ["--read-only"]
-    return [*words, *devices(environment)]
+    return [*words, *devices(environment, options["JOB"])]

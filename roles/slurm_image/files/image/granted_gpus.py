@@ -46,14 +46,79 @@ def granted(environment: Mapping[str, str], known: Known | None = None, root: st
     counted = numbers(environment)
     if not counted:
         return []
-    known = described() if known is None else known
+    found = [gpu for gpu, opened in there(described() if known is None else known, root).items() if opened]
+    return found if len(found) == len(counted) else counted
+
+
+def there(known: Known, root: str = "/") -> dict[str, bool]:
+    """Return the node's GPUs, and those of their parts that are described; of each, whether it can be opened here."""
     parts = {files: name for name, files in reversed(list(known.items())) if len(files) > 1}
     divided = {file for files in parts for file in files}
-    there = (f"/dev/{path.name}" for path in Path(root, "dev").glob("nvidia[0-9]*"))
-    whole = sorted(int(file.removeprefix("/dev/nvidia")) for file in there if file not in divided and opens(root, file))
-    mine = [name for files, name in parts.items() if all(opens(root, file) for file in files)]
-    found = [*map(str, whole), *sorted(mine)]
-    return found if len(found) == len(counted) else counted
+    files = (f"/dev/{path.name}" for path in Path(root, "dev").glob("nvidia[0-9]*"))
+    whole = sorted(int(file.removeprefix("/dev/nvidia")) for file in files if file not in divided)
+    found = {str(number): opens(root, f"/dev/nvidia{number}") for number in whole}
+    by_name = sorted((name, files) for files, name in parts.items())
+    return {**found, **{name: all(opens(root, file) for file in files) for name, files in by_name}}
+
+
+def of_job(job: str, root: str = "/") -> list[str]:
+    """Return Slurm's numbers of the GPUs that a job was granted on this node, which its Prolog has written down.
+
+    A task's own variables tell of its own alone (--gpus-per-task, --gpu-bind), and SLURM_JOB_GPUS of the first node.
+    """
+    try:
+        text = Path(root, "run/clusterctl/jobs", job, "gpus").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError):
+        return []
+    return text.split(",") if re.fullmatch(r"\d+(,\d+)*", text) else []
+
+
+def shared(environment: Mapping[str, str], job: Sequence[str], known: Known, root: str = "/") -> list[str]:
+    """Return the GPUs of a container that a job's tasks share: all of the job's here, also where a task has fewer.
+
+    Where a task's control group keeps the others away, nobody sees from there what other tasks may open. Slurm counts
+    GPUs by their files or by their places on the PCI bus: what agrees with the task's own is taken. Where neither is
+    certain, the container shows all GPUs of the node, as the node itself does to a task without container: each task's
+    control group lets it open its own.
+
+    Args:
+        environment: the first task's.
+        job: what :func:`of_job` returns.
+        known: what :func:`described` returns.
+        root: where ``dev`` and ``proc`` are.
+    """
+    counted = numbers(environment)
+    named = environment.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG-")
+    if not counted or len(job) <= len(counted):
+        return granted(environment, known, root)
+    found = there(known, root)
+    opened = [gpu for gpu, may_be_opened in found.items() if may_be_opened]
+    if len(opened) in (0, len(found)):  # no control group decides: it leaves a task its own
+        return granted(environment, known, root) if named else together(job, counted)
+    if len(opened) == len(job):
+        return opened
+    ways = ({number: number for number in job}, by_place(root))
+    certain = {
+        tuple(together([way[number] for number in job]))
+        for way in ways
+        if all(way.get(number) in found for number in job) and {way.get(number) for number in counted} == set(opened)
+    }
+    return list(certain.pop()) if len(certain) == 1 else list(found)
+
+
+def together(*lists: Iterable[str]) -> list[str]:
+    """Return the numbers of some lists, each once, in their order."""
+    return sorted({number for numbers in lists for number in numbers}, key=int)
+
+
+def by_place(root: str = "/") -> dict[str, str]:
+    """Return the numbers of the files of GPUs, by their places on the PCI bus, which AutoDetect of gres.conf counts."""
+    places = sorted(Path(root, "proc/driver/nvidia/gpus").glob("*/information"))
+    try:
+        told = [re.search(r"^Device Minor:\s*(\d+)", path.read_text(encoding="utf-8"), re.M) for path in places]
+    except (OSError, UnicodeError):
+        return {}
+    return {str(place): minor[1] for place, minor in enumerate(told) if minor}
 
 
 def opens(root: str, file: str) -> bool:
