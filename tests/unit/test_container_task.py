@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import errno
 import fcntl
+import functools
 import itertools
 import os
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -132,8 +134,11 @@ def test_a_name_that_could_be_a_path_or_an_option_is_refused(task: Any, name: st
         task.named({**STEP, "NAME": name})
 
 
-def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: Any, tmp_path: Path) -> None:
+def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(
+    task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     settings = sys.modules["container_options"].settings
+    monkeypatch.setattr(sys.modules["container_options"], "SPOOL", f"{tmp_path}/none")
     home = {"HOME": str(tmp_path)}
 
     def volumes(**options: str) -> list[str]:
@@ -144,6 +149,13 @@ def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(task: A
     assert volumes(MOUNT_HOME="1") == ["/tmp:/tmp", f"{tmp_path}:{tmp_path}"]
     assert volumes(MOUNT_HOME="yes", REMAP_ROOT="yes") == ["/tmp:/tmp", f"{tmp_path}:/root"]
     assert volumes(MOUNTS=f"{tmp_path}:/tmp") == [f"{tmp_path}:/tmp"]
+    home["PMIX_SERVER_TMPDIR"] = f"{tmp_path}/pmix.7.0/"
+    assert volumes() == ["/tmp:/tmp", f"{tmp_path}:{tmp_path}"]
+    del home["PMIX_SERVER_TMPDIR"]
+    # A later step may ask for it, in a container that this one has named.
+    monkeypatch.setattr(sys.modules["container_options"], "SPOOL", str(tmp_path))
+    assert volumes() == ["/tmp:/tmp", f"{tmp_path}:{tmp_path}"]
+    monkeypatch.setattr(sys.modules["container_options"], "SPOOL", f"{tmp_path}/none")
     assert (
         volumes(STEP="batch", COMMAND="/var/spool/job/script")[-1] == "/var/spool/job/script:/var/spool/job/script:ro"
     )
@@ -219,6 +231,54 @@ def test_where_a_control_group_confines_a_task_slurm_has_counted_already(
     monkeypatch.setattr(task, "CONTROLLERS", str(tmp_path))
 
     assert task.visible({"SLURM_STEP_GPUS": "1", "CUDA_VISIBLE_DEVICES": "0"}, "7") == "0"
+
+
+def test_who_enters_a_jobs_container_counts_its_gpus_as_its_tasks_do(
+    task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = list(sys.path)
+    enter = loaded("container_enter", IMAGE / "container_enter")
+    monkeypatch.setattr(sys, "path", before)
+    monkeypatch.setattr(enter, "kept", lambda _: {"step-7.0": os.getpid()})
+    monkeypatch.setattr(enter, "running", lambda _: [])
+    monkeypatch.setattr(enter, "of_machine", lambda _: [])
+    monkeypatch.setattr(enter, "task", lambda: task)
+    monkeypatch.setattr(task, "join", lambda *_: None)
+    monkeypatch.setattr(task, "visible", lambda found, job: f"{found['CUDA_VISIBLE_DEVICES']} of {job}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    became: list[Any] = []
+    monkeypatch.setattr(os, "execvpe", lambda *words: became.extend(words))
+    monkeypatch.setattr(sys.modules["container_podman"], "variables", lambda _: {})
+
+    enter.main("7", ["nvidia-smi"])
+
+    assert became[:2] == ["nvidia-smi", ["nvidia-smi"]]
+    assert became[2]["CUDA_VISIBLE_DEVICES"] == "1 of 7"
+
+
+def test_a_command_is_run_in_one_container_after_the_other_and_ends_as_the_first_that_failed(
+    task: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = list(sys.path)
+    enter = loaded("container_enter", IMAGE / "container_enter")
+    monkeypatch.setattr(sys, "path", before)
+    said = [["sh", "-c", f"echo {code}; exit {code}"] for code in (0, 4, 5)]
+
+    code = enter.each([functools.partial(enter.become, words, dict(os.environ)) for words in said])
+
+    assert (code, capfd.readouterr().out.split()) == (4, ["0", "4", "5"])
+    assert enter.each([functools.partial(enter.become, ["sh", "-c", "kill -9 $$"], dict(os.environ))]) == 137
+
+
+def test_a_container_of_an_earlier_release_has_no_user_namespace_for_all_tasks(task: Any) -> None:
+    podman = sys.modules["container_podman"]
+    assert f"enum {{ THEMSELVES = {podman.THEMSELVES} }};" in (IMAGE / "pause.c").read_text(encoding="utf-8")
+
+    with subprocess.Popen(["sleep", "60"]) as earlier:
+        try:
+            assert podman.themselves(earlier.pid) is None
+        finally:
+            earlier.kill()
 
 
 def test_adapters_are_given_where_a_node_has_some(task: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,8 @@ def visible(source, place, environment):
     return path
 
 
+#: slurmd's own directory (SlurmdSpoolDir), where plugins keep what is a step's.
+SPOOL = "/var/spool/slurmd"
 #: Where the kernel has a node's RDMA adapters.
 INFINIBAND = "/dev/infiniband"
 
@@ -157,6 +159,10 @@ def settings(options, environment):
     for path in ("/tmp", scratch):
         if path and path not in places:
             words += ["--volume", f"{path}:{path}"]
+    # Where ranks of srun --mpi=pmix have their files: of all steps, as later ones enter a container that has a name.
+    meeting = os.path.dirname(environment.get("PMIX_SERVER_TMPDIR", "").rstrip("/")) or SPOOL
+    if os.path.isdir(meeting):
+        words += ["--volume", f"{meeting}:{meeting}"]
     words += site_environment.volumes(places)
     if is_yes(options, "MOUNT_HOME"):
         home = environment.get("HOME", "")

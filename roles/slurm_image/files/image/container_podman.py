@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 
 from container_options import KNOWN, ContainerError, is_yes, reference, settings
 
@@ -21,8 +22,11 @@ SHARED = (
     *("--security-opt", "label=disable", "--security-opt", "seccomp=unconfined", "--group-add", "keep-groups"),
     *("--volume", "/proc:/proc", "--volume", "/dev/pts:/dev/pts", "--volume", f"{LIBRARY}/pause:/.pause:ro"),
     # As root, who is the job's user there: of a user that an image names, nothing could be read from outside.
-    *("--user", "0:0", "--entrypoint", '["/.pause"]'),
+    *("--user", "0:0"),
 )
+
+#: Where pause keeps open the user namespace in which who enters is the job's user again (pause.c).
+THEMSELVES = 9
 
 #: What Podman says, and what to do.
 CAUSES = (
@@ -101,6 +105,22 @@ def keeper(path):
         return None
 
 
+def themselves(pid):
+    """Return the user namespace in which who enters a container is the job's user again, opened.
+
+    None: the container is of an earlier release, which has none for all.
+    """
+    with open(f"/proc/{pid}/cmdline", "rb") as stream:
+        if stream.read().count(b"\0") < 3:
+            return None
+    for _ in range(500):
+        try:
+            return os.open(f"/proc/{pid}/fd/{THEMSELVES}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # it begins, or has ended
+            time.sleep(0.01)
+    raise ContainerError("the container did not begin within 5 s", "tell the administrator: max_user_namespaces")
+
+
 def variables(pid):
     """Return the image's variables, which the process has that keeps its container."""
     with open(f"/proc/{pid}/environ", "rb") as stream:
@@ -165,6 +185,7 @@ def made(options, environment, name, runtime, add_user):
 def run(options, environment, name, runtime, pidfile):
     """Make the container and start it; meanwhile remove those of the job's steps that are over."""
     words = ["--detach", "--replace", "--name", name, "--pidfile", pidfile, *SHARED, *settings(options, environment)]
+    words += ["--entrypoint", json.dumps(["/.pause", str(os.getuid()), str(os.getgid())])]
     if "NAME" not in options and "SAVE" not in options:
         words.append("--rm")
     # What a training calls on its node: torchrun-slurm, and scontrol for the names of nodes.
