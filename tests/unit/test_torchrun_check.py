@@ -109,6 +109,23 @@ def test_the_exit_code_stays_where_srun_ends_the_task_because_another_has_ended(
     assert first.end(3)[0] == 75
 
 
+#: Python calls this when it gives its modules up, after it has given signals their first meaning back.
+SIGNALLED_LATE = """import os, signal, sys
+class Srun:
+    def __del__(self, end=os.kill, me=os.getpid(), how=signal.SIGTERM): end(me, how)
+sys.srun = Srun()
+"""
+
+
+def test_the_exit_code_stays_where_srun_ends_a_task_that_is_ending(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SIGNALLED_LATE)
+    nowhere = {"MASTER_ADDR": NOWHERE, "PYTHONPATH": str(tmp_path)}
+
+    first, second = both(program, {"PYTHONPATH": str(tmp_path)}, nowhere, *script("print('ran')"))
+
+    assert (first.end()[0], second.end()[0]) == (75, 75)
+
+
 @pytest.fixture
 def questions(monkeypatch: pytest.MonkeyPatch) -> asking.Asking:
     """Of the first node, n1, to n2, which has not come."""

@@ -312,6 +312,59 @@ def test_other_options_are_the_launchers(capsys: pytest.CaptureFixture[str], giv
     assert given in command
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--launcher-options", "-m", "train.main"], "-u -m train.main"),
+        (["--launcher-options", "--max-restarts=2", "train.py"], "--max-restarts=2 --no_python"),
+        (["--launcher-options=-m", "--launcher-options", "--max-restarts=2", "mod"], "--max-restarts=2 --no_python"),
+        (["--nproc_per_node", "2", "train.py"], "--nproc_per_node 2 "),
+        (["--nproc_per_node=2", "train.py", "--lr_rate", "1"], "train.py --lr_rate 1"),
+        (["-m", "train.main", "-m", "x"], "-u -m train.main -m x"),
+        (["--module", "train.main"], "-u -m train.main"),
+        (["--no_python", "./train", "-h"], "DIRECTORY 1 ./train -h"),
+        (["--env", "deepspeed", "-m", "train.main"], "-u -m train.main"),
+        (["--no-bind", "--", "train.py", "--", "a"], "-u train.py -- a"),
+    ],
+)
+def test_words_are_taken_as_torchrun_takes_them(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    code, _, command = dry(capsys, *words)
+
+    assert code == 0
+    assert said in f"{command} "
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "fix"),
+    [
+        (
+            ["--max-restarts=2", "train.py"],
+            "there is no option --max-restarts=2",
+            "--launcher-options=--max-restarts=2",
+        ),
+        (["--nnodes", "2", "train.py"], "--nnodes: what it says follows from the job", "srun --nodes=N"),
+        (["--master_port=1", "train.py"], "--master_port=1: what it says follows", "MASTER_PORT"),
+        (["-n", "4", "train.py"], "there is no option -n", "--help"),
+        (["--nproc-per-node", "gpu", "train.py"], "--nproc-per-node: gpu: it must be a number", "--help"),
+        (["--env", "horovod", "train.py"], "horovod", "--help"),
+        (["--hold", "soon", "train.py"], "--hold: soon: a number and s, m, h or d", "--help"),
+        (["--no-check=1", "train.py"], "--no-check", "--help"),
+        (["--launcher-options"], "--launcher-options: expected one argument", "--help"),
+        (["--env", "torch", "-m", "train.main"], "-m: with --env torch", "torchrun-slurm --env torch python -m MODULE"),
+    ],
+)
+def test_a_wrong_option_ends_with_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str, fix: str
+) -> None:
+    code, _, told = dry(capsys, *words)
+
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert said in told
+    assert fix in told.partition(". Fix: ")[2]
+
+
 def test_a_port_that_is_taken_is_told_before_workers_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     first = {"SLURM_NODEID": "0", "SLURM_PROCID": "0"}
     with socket.create_server(("", step.Step(STEP).port)):

@@ -54,6 +54,70 @@ def test_the_rank_that_failed_first_has_the_last_word(program: Path) -> None:
     assert said[told + 1] == "Traceback (most recent call last):"
 
 
+#: What PyTorch (2.11, NCCL) writes behind a traceback where the program did not take its group down.
+WARNING = (
+    "[rank1]:[W1127 01:02:03.123456789 ProcessGroupNCCL.cpp:1553] Warning: WARNING: destroy_process_group() was not "
+    "called before program exit, which can leak resources."
+)
+
+
+def test_a_warning_behind_the_error_makes_no_follower_of_who_failed_by_itself() -> None:
+    own, lost = watch.Tail(), watch.Tail()
+    head = b'[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3, in <module>\n'
+    own.add(head + b"[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.\n\n")
+    own.add(WARNING.encode() + b"\n")
+    lost.add(head + b"[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:93, remote error\n")
+
+    assert (own.lost_others(), lost.lost_others()) == (False, True)
+
+
+#: As users have shown it in PyTorch's and their own issues, of PyTorch 2.2 to 2.7; the stack behind it is left out.
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        (
+            "[PG ID 0 PG GUID 0(default_pg) Rank 5] Process group watchdog thread terminated with exception: [Rank 5] "
+            "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10, OpType=BROADCAST, Timeout(ms)=600000)",
+            True,
+        ),
+        (
+            "[Rank 2] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a "
+            "network error, NCCL version 2.19.3",
+            True,
+        ),
+        (
+            "[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: CUDA "
+            "error: device-side assert triggered",
+            False,
+        ),
+        ("double free or corruption (!prev)", False),
+    ],
+)
+def test_who_is_ended_by_nccls_watchdog_follows_but_where_its_own_gpu_failed(said: str, lost: bool) -> None:
+    tail = watch.Tail()
+    tail.add(b"step 7\nterminate called after throwing an instance of 'c10::DistBackendError'\n")
+    tail.add(f"  what():  {said}\n".encode())
+
+    assert tail.lost_others() is lost
+
+
+def test_a_program_that_warns_as_it_ends_is_still_the_first_to_fail(program: Path) -> None:
+    # The other one is told of the lost connection before this one has written its traceback.
+    failed = f"""
+import atexit, os, sys, time
+atexit.register(print, {WARNING!r}, file=sys.stderr)
+if os.environ["RANK"] == "0":
+    raise RuntimeError("[gloo] Connection closed by peer")
+time.sleep(0.3)
+raise ValueError("no such label: 7")
+"""
+    first, second = both(program, *script(failed))
+
+    _, said = first.end()
+    second.end()
+    assert "ValueError: no such label: 7" in said[next(n for n, line in enumerate(said) if "first to fail" in line) :]
+
+
 def test_who_was_told_to_end_is_no_cause(program: Path) -> None:
     # Of this failure one could think that it follows from another's.
     cause = "raise ConnectionError('dataset server: connection refused')"
@@ -568,11 +632,12 @@ def test_a_program_enters_nodes_by_ssh_with_keys_that_are_gone_afterwards(progra
     script = f"ls -A {shared}; ssh localhost '{look}'; ssh -o BatchMode=yes localhost exit 7"
     words = ["--env", "ssh", "--output-dir", str(shared), "sh", "-c", script]
 
-    node = Node(program, 0, words, **own, PWD=str(shared), RANK="0")
+    # Where the job was submitted is not in each container.
+    node = Node(program, 0, words, **own, PWD="/nonexistent", RANK="0")
     out, said = node.process.communicate(timeout=60)
 
     assert node.process.returncode == 7, said
-    assert f"two words, rank none, {shared}" in said
+    assert f"two words, rank none, {Path.cwd()}\n" in said
     assert "kex_exchange" not in said, "a look at sshd is no error in the log"
     assert out.split() == ["700", "600", "600"]
     assert list(shared.iterdir()) == []

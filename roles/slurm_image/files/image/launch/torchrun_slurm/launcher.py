@@ -74,7 +74,7 @@ class Plan:
             meant += [OURS["--hostfile"]] if word.startswith("-H") else []
             if meant:
                 raise Refusal(f"{said}: {word.partition('=')[0]} is said to the launcher already", meant[0])
-        return more
+        return [*more, *self.given.how]
 
     def _refuse(self, shared: int) -> None:
         given, step = self.given, self.step

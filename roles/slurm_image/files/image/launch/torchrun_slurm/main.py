@@ -18,8 +18,9 @@ threads each), prints it in one line on the first node, has all nodes looked at,
                    directory, must be the same on all nodes; the image needs openssh-server and openssh-client
 
   --nproc-per-node N   workers of a node; as it is the granted GPUs, and one where there are none
-  --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed: "-m" for a module; none that say
-                       how many workers there are, on which nodes, and where they meet
+  -m, --module         PROGRAM is a module; and --no-python: it is no script of Python's. Both as torchrun has them
+  --launcher-options "WORDS"   further options of torch.distributed.run or deepspeed, such as "--max-restarts=2"; none
+                       that say how many workers there are, on which nodes, and where they meet
   --output-dir DIR     where the program writes: it must be the same directory on all nodes, and no container's own;
                        it is made, and none above it
   --no-check           start without a look: nodes reach one another, GPUs answer, clocks agree, /dev/shm has room
@@ -45,7 +46,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -53,30 +53,40 @@ import tempfile
 from pathlib import Path
 
 from torchrun_slurm import health, hostfile, launcher, numa, requeue, running, ssh, talk, team, watch
+from torchrun_slurm.arguments import UNITS, Parser, count, parted, seconds
 from torchrun_slurm.launcher import Plan
 from torchrun_slurm.step import Refusal, Step
-
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def options(words: list[str]) -> argparse.Namespace:
     """Return what is asked for."""
-    parser = argparse.ArgumentParser(prog="torchrun-slurm", usage=__doc__, add_help=True, allow_abbrev=False)
-    parser.add_argument("--env", choices=("torchrun", "kubeflow", "torch", "deepspeed", "ssh"), default="torchrun")
-    parser.add_argument("--nproc-per-node", type=int)
-    parser.add_argument("--launcher-options", default="")
-    parser.add_argument("--output-dir", default="")
-    parser.add_argument("--no-check", action="store_true")
-    parser.add_argument("--check-wait", type=float, default=300.0)
-    parser.add_argument("--gpu-wait", type=float, default=health.CUDA_LIMIT)
-    parser.add_argument("--hold", type=seconds, default=0.0)
-    parser.add_argument(requeue.OPTION, choices=("node-failure",))
-    parser.add_argument("--no-bind", action="store_true")
-    parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("program", nargs=argparse.REMAINDER)
-    given = parser.parse_args(words)
+    parser = Parser(prog="torchrun-slurm", usage=__doc__, add_help=False, allow_abbrev=False)
+    taken = [
+        parser.add_argument("-h", "--help", action="help"),
+        parser.add_argument("--env", choices=("torchrun", "kubeflow", "torch", "deepspeed", "ssh"), default="torchrun"),
+        parser.add_argument("--nproc-per-node", type=count),
+        parser.add_argument("-m", "--module", dest="how", action="append_const", const="-m", default=[]),
+        parser.add_argument("--no-python", dest="how", action="append_const", const="--no-python"),
+        parser.add_argument("--launcher-options", action="append", default=[]),
+        parser.add_argument("--output-dir", default=""),
+        parser.add_argument("--no-check", action="store_true"),
+        parser.add_argument("--check-wait", type=float, default=300.0),
+        parser.add_argument("--gpu-wait", type=float, default=health.CUDA_LIMIT),
+        parser.add_argument("--hold", type=seconds, default=0.0),
+        parser.add_argument(requeue.OPTION, choices=("node-failure",)),
+        parser.add_argument("--no-bind", action="store_true"),
+        parser.add_argument("--dry-run", action="store_true"),
+    ]
+    own, program = parted(words, {name: action.nargs is None for action in taken for name in action.option_strings})
+    given = parser.parse_args(own)
+    given.program, given.launcher_options = program, " ".join(given.launcher_options)
     if not given.program:
         raise Refusal("no program is named", "torchrun-slurm train.py")
+    if given.how and given.env not in launcher.LAUNCHED:
+        raise Refusal(
+            f"{given.how[0]}: with --env {given.env} PROGRAM is started as it stands",
+            f"torchrun-slurm --env {given.env} python -m MODULE",
+        )
     if given.nproc_per_node is not None and given.nproc_per_node < 1:
         raise Refusal(f"--nproc-per-node {given.nproc_per_node}: it must be 1 or more", "leave it out")
     for option, value in (("--check-wait", given.check_wait), ("--gpu-wait", given.gpu_wait)):
@@ -100,14 +110,6 @@ def options(words: list[str]) -> argparse.Namespace:
             f"{requeue.OPTION} follows from what is looked at, and --no-check has nothing looked at", "leave one out"
         )
     return given
-
-
-def seconds(text: str) -> float:
-    """Return a time of 90, 90s, 30m, 3h or 1d in seconds."""
-    told = re.fullmatch(r"(\d+)([smhd]?)", text)
-    if not told:
-        raise argparse.ArgumentTypeError(f"{text}: a number and s, m, h or d, for example 3h")
-    return float(told[1]) * UNITS[told[2]]
 
 
 def checked(member: team.Member, plan: Plan, back: requeue.Requeue | None) -> bool:

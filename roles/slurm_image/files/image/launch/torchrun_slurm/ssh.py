@@ -151,7 +151,11 @@ class Ssh:
         (own / "bin").mkdir(mode=0o700)
         write(own / "bin/ssh", f'#!/bin/sh\nexec {self._client} -F {own}/config "$@"\n', 0o700)
         there = {name: value for name, value in environment.items() if name not in OF_A_TASK}
-        write(own / "environment", json.dumps({**there, "PATH": f"{own}/bin:{there.get('PATH', os.defpath)}"}))
+        there.update(PATH=f"{own}/bin:{there.get('PATH', os.defpath)}", PWD=str(Path.cwd()))
+        write(own / "environment", json.dumps(there))
+        # Of a container without it, sshd would say so at each login.
+        with contextlib.suppress(OSError):
+            Path(pwd.getpwuid(os.getuid()).pw_dir).mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
         return [self._sshd, "-D", "-e", "-f", str(own / "sshd_config")]

@@ -22,6 +22,9 @@ LINES = 15
 
 TRACEBACK = b"Traceback (most recent call last):"
 
+#: What PyTorch writes before each line of a traceback in a group of ranks (excepthook of distributed_c10d.py).
+RANK = re.compile(r"^\[rank\d+\]: ?")
+
 #: What torch.distributed.run says of the worker that ended first (torch/distributed/elastic/multiprocessing/errors).
 ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):.*?rank\s*: (\d+) \(local_rank: (\d+)\).*?exitcode\s*: (-?\d+)", re.DOTALL
@@ -29,6 +32,13 @@ ROOT_CAUSE = re.compile(
 
 #: Words of a failure that follows from another rank's: the connection to it was lost.
 COMMUNICATION = re.compile(r"gloo|nccl|tim(ed|e) ?out|connection|peer|socket|store|broken pipe", re.IGNORECASE)
+
+#: How NCCL's watchdog ends a rank, by SIGABRT and without a traceback, that has lost the others or waited too long for
+#: them (ProcessGroupNCCL.cpp). It says "CUDA error" where the rank's own GPU failed.
+ABANDONED = re.compile(
+    r"watchdog thread terminated with exception: (\[[^]]*\] *)*"
+    r"(Watchdog caught collective operation timeout|NCCL error)"
+)
 
 #: Seconds between asking a program to end and ending it. Slurm's own KillWait is 30.
 PATIENCE = 15.0
@@ -55,6 +65,16 @@ class Tail:
         # Of a bar that is drawn again and again only what stands at last.
         lines = [line.rstrip().rpartition("\r")[2] for line in text[max(at, 0) :].rstrip("\n").split("\n")]
         return lines if at >= 0 else lines[-LINES:]
+
+    def lost_others(self) -> bool:
+        """Return whether this tells of a rank that gave up because others did not answer it.
+
+        Of a traceback the line counts that names the error: warnings may come behind it, as NCCL's do.
+        """
+        if not self.began:
+            return bool(ABANDONED.search(self.kept.decode(errors="replace")))
+        lines = (RANK.sub("", line) for line in self.last()[1:])
+        return bool(COMMUNICATION.search(next((line for line in lines if line and not line.startswith(" ")), "")))
 
 
 def hand_on(data: bytes) -> None:
@@ -152,7 +172,7 @@ class Program:
             "when": tail.began or time.time(),
             "last": last,
             # Nobody ends a worker by TERM for its own sake.
-            "follows": bool(tail.began and COMMUNICATION.search(last[-1])) or code in (-signal.SIGTERM, 143),
+            "follows": tail.lost_others() or code in (-signal.SIGTERM, 143),
         }
 
 
