@@ -130,7 +130,7 @@ until [ -e "$STOP_FILE" ]; do sleep 0.02; done
 
 
 def test_templates_that_train_go_on_in_turns() -> None:
-    assert sorted(set(SCRIPTS) - set(TURNS)) == ["array.sbatch", "notebook.sbatch"]
+    assert sorted(set(SCRIPTS) - set(TURNS)) == ["notebook.sbatch"]
 
 
 @pytest.mark.parametrize("name", TURNS)
@@ -141,6 +141,7 @@ def test_a_job_goes_on_in_a_new_turn_twenty_times_at_most(tmp_path: Path, name: 
         (tmp_path / command).write_text(text, encoding="ascii")
         (tmp_path / command).chmod(0o755)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_CPUS_PER_TASK": "2", "SLURM_RESTART_COUNT": turn}
+    slurm |= {"SLURM_ARRAY_JOB_ID": "6", "SLURM_ARRAY_TASK_ID": "1"}
     slurm |= {"SLURMD_NODENAME": "n1", "SLURM_SUBMIT_HOST": "head", "SLURM_JOB_END_TIME": str(int(time.time()) + 9)}
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), **slurm}
 
