@@ -407,6 +407,7 @@ def test_why_a_program_did_not_start_is_known_in_a_container_that_has_no_python(
     [
         (b"\x7fELF\x02", 0o755, "python3 of app:1 is for another architecture than"),
         (b"print(1)", 0o755, "python3 has no line #! that names its interpreter"),
+        (b"", 0o755, "python3 has no line #! that names its interpreter"),
     ],
 )
 def test_a_program_that_this_machine_cannot_run_is_found_as_it_was_named(
@@ -420,6 +421,31 @@ def test_a_program_that_this_machine_cannot_run_is_found_as_it_was_named(
 
     assert said.startswith(f"{tmp_path}/{says}")
     assert code == 126
+
+
+@pytest.mark.parametrize(
+    ("begins", "says"),
+    [
+        # As torchrun-slurm, which is an archive behind its first line.
+        (b"#!/usr/bin/env python3\nPK\x03\x04\xff", "no '/usr/bin/env python3', by which {place}/tool is run (#!)"),
+        (b"#! /opt/no/python3 -u\n", "no '/opt/no/python3', by which {place}/tool is run (#!)"),
+        (b"#!/bin/sh\r\n", "no '/bin/sh\\r', by which {place}/tool is run (#!)"),
+        (b"\x7fELF\x02", "{place}/tool, and not the loader that it was linked for"),
+        (None, "no tool"),
+    ],
+)
+def test_a_program_that_is_there_is_not_told_as_missing(
+    task: Any, tmp_path: Path, begins: bytes | None, says: str
+) -> None:
+    if begins:
+        (tmp_path / "tool").write_bytes(begins)
+        (tmp_path / "tool").chmod(0o755)
+    problem = FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    said, _, code = task.no_program("tool", problem, "app:1", f"/nowhere:{tmp_path}")
+
+    assert said == f"app:1 has {says.format(place=tmp_path)}"
+    assert code == 127
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@
  * prologs, TMPDIR, limits, streams, control group, affinity. Slurm's interface: spank(7).
  */
 #define _GNU_SOURCE
+#include <getopt.h>
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +34,8 @@ static const char *const kinds[KINDS] = {"IMAGE",      "MOUNTS",     "WORKDIR", 
 #define YES 0x100
 #define NO 0x200
 static char *given[KINDS];
+/* Those that the part of the command line has which is being read; parts are separated by a colon. */
+static char in_part[KINDS];
 
 static int take(int val, const char *value, int remote)
 {
@@ -46,6 +49,7 @@ static int take(int val, const char *value, int remote)
     /* Slurm calls again for what stands on the command line, which wins over a script and the environment. */
     free(given[val & 0xff]);
     given[val & 0xff] = strdup(value);
+    in_part[val & 0xff] = 1;
     return 0;
 }
 
@@ -95,12 +99,81 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
     return 0;
 }
 
+/* Refuse what an image has no part in. srun goes on where an optional plugin fails; it has no step yet, which would stay. */
+static void refuse(const char *what, const char *fix)
+{
+    slurm_error("container: %s and --container-image do not go together: %s", what, fix);
+    exit(1);
+}
+
+/* Read the words of this command, each with its end; return the size. */
+static size_t own_words(char *line, size_t room)
+{
+    FILE *stream = fopen("/proc/self/cmdline", "r");
+    size_t size = stream ? fread(line, 1, room - 1, stream) : 0;
+
+    line[size] = '\0';
+    if (stream)
+        fclose(stream);
+    return size;
+}
+
+/* Look for such words before the program, where Slurm has stopped reading (optind). Called once for each part. */
+static void refuse_words(void)
+{
+    static int begins; /* the word before a part's first: srun itself, or the colon */
+    char line[65536], *word = line, *end = line + own_words(line, sizeof line);
+    int part = begins, program = begins + optind;
+
+    if (begins < 0)
+        return;
+    begins = -1;
+    for (int i = 0; word < end; i++, word += strlen(word) + 1) {
+        if (i >= program && !strcmp(word, ":")) {
+            begins = i;
+            return;
+        }
+        if (i <= part || i >= program)
+            continue;
+        /* Its tasks have other words, which no plugin sees. */
+        if (!strncmp(word, "--mu", 4))
+            refuse("--multi-prog", "start the programs by a script in the image");
+        if (!strcmp(word, "--bcast") || !strncmp(word, "--bcast=", 8))
+            refuse("--bcast", "the image has the program, and srun would send the one of this machine");
+    }
+}
+
+/* srun hands one set of options on for all parts of its command line: refuse parts that differ. */
+static void require_same(void)
+{
+    static char *of_first[KINDS];
+    static int parts;
+
+    for (int kind = 0; kind < KINDS; kind++) {
+        const char *now = in_part[kind] ? given[kind] : "", *before = of_first[kind] ? of_first[kind] : "";
+        if (parts && strcmp(now, before)) {
+            slurm_error("container: %s differs in the parts of this command, and all would get the last one's: give all parts the same, or "
+                        "start each by an srun of its own (--het-group=N in a heterogeneous job)",
+                        kinds[kind]);
+            exit(1);
+        }
+        if (!parts && *now)
+            of_first[kind] = strdup(now);
+        in_part[kind] = 0;
+    }
+    parts++;
+}
+
 /* Where the command is given: have a node without this plugin refuse it. */
 int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
     (void)ac, (void)av;
-    if (spank_context() != S_CTX_LOCAL && spank_context() != S_CTX_ALLOCATOR)
+    int here = spank_context() == S_CTX_LOCAL;
+
+    if (!here && spank_context() != S_CTX_ALLOCATOR)
         return 0;
+    if (here)
+        require_same();
     if (!value_of(sp, IMAGE) && !value_of(sp, NAME)) {
         unsetenv(ASKED);
         for (int kind = MOUNTS; kind < KINDS; kind++)
@@ -108,14 +181,11 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
                 slurm_error("container: %s is ignored: neither --container-image nor --container-name is given", kinds[kind]);
         return 0;
     }
+    if (here && getenv("SLURM_BCAST"))
+        refuse("SLURM_BCAST", "unset it: the image has the program, and srun would send the one of this machine");
+    if (here)
+        refuse_words();
     return setenv(ASKED, "yes", 1);
-}
-
-/* Refuse what an image has no part in. srun goes on where an optional plugin fails; its shepherd gives the allocation back. */
-static void refuse(const char *what, const char *fix)
-{
-    slurm_error("container: %s and --container-image do not go together: %s", what, fix);
-    exit(1);
 }
 
 /* srun has its program's words now. What it sends in their place is a program that a node without all this has not got. */
@@ -124,28 +194,16 @@ int slurm_spank_local_user_init(spank_t sp, int ac, char **av)
     (void)ac, (void)av;
     char line[65536], **argv = NULL, *word = line, *typed = NULL, *name;
     int argc = 0, words = 0;
-    FILE *stream;
     size_t size;
 
     if (!getenv(ASKED))
         return 0;
-    if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 || !(stream = fopen("/proc/self/cmdline", "r")))
+    if (spank_get_item(sp, S_JOB_ARGV, &argc, &argv) != ESPANK_SUCCESS || argc < 1 || !(size = own_words(line, sizeof line)))
         return -1;
-    size = fread(line, 1, sizeof line - 1, stream);
-    line[size] = '\0';
-    fclose(stream);
     for (size_t i = 0; i < size; i++)
         words += !line[i];
-    for (int i = 0; i <= words - argc; i++, word += strlen(word) + 1) {
+    for (int i = 0; i <= words - argc; i++, word += strlen(word) + 1)
         typed = word;
-        /* Its tasks have other words, which no plugin sees. With it, argc counts the file's text, too. */
-        if (!strncmp(word, "--mu", 4))
-            refuse("--multi-prog", "start the programs by a script in the image");
-        if (!strcmp(word, "--bcast") || !strncmp(word, "--bcast=", 8))
-            refuse("--bcast", "the image has the program, and srun would send the one of this machine");
-    }
-    if (getenv("SLURM_BCAST"))
-        refuse("SLURM_BCAST", "unset it: the image has the program, and srun would send the one of this machine");
     /* With SLURM_TEST_EXEC (LaunchParameters=test_exec), srun has put in its place where this machine has a program of that name. */
     name = strrchr(argv[0], '/');
     if (typed && *typed != '/' && name) {
