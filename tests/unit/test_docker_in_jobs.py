@@ -514,6 +514,7 @@ def test_what_a_build_gives_a_name_to_is_kept(words: str, names: list[str], monk
 
     assert DOCKER["main"](["build", *words.split()]) == 0
     assert [command[-1] for command in ran if command[0].endswith("own-images")] == names
+    assert "--format=docker" in ran[0]
 
 
 @pytest.mark.parametrize(
@@ -623,4 +624,20 @@ def test_a_registry_that_gives_nothing_is_told_with_where_to_log_in(
     assert "reg:5000 does not give reg:5000/team/train:1. Fix: " in told
     assert "srun --pty docker login reg:5000" in told
     tls = ["--tls-verify=false"] if "run" in words else []
-    assert ran[-1] == ["pull", *tls, "reg:5000/team/train:1"]
+    assert ["pull", *tls, "reg:5000/team/train:1"] in ran
+
+
+@pytest.mark.parametrize("image", ["reg:5000/train:1", "reg:5000/train", "reg:5000/train@sha256:0"])
+def test_an_image_that_a_registry_has_not_is_told_with_how_to_see_what_it_has(
+    image: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f'level=fatal msg="Error parsing image name: reading manifest 1 in {image}: manifest unknown"'
+    monkeypatch.setattr(
+        DOCKER["subprocess"], "run", lambda words, **_: subprocess.CompletedProcess(words, 125, "", said)
+    )
+    monkeypatch.setitem(DOCKER["main"].__globals__, "silent", lambda _: "")
+
+    assert DOCKER["main"](["run", image]) == 125
+    told = capsys.readouterr().err
+    assert f"reg:5000 has no {image}. Fix: see what is there: docker search --list-tags reg:5000/train\n" in told
+    assert "login" not in told
