@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provision.slurm.accounts import ROOT, Account, Accounts, Member, Settings
-from provision.slurm.limits import ASSOCIATION, NONE, QOS, TRES, Kind, same, tres
+from provision.slurm.limits import ASSOCIATION, NONE, QOS, TOLD, TRES, Kind, same, tres
 
 #: What sacctmgr is asked for, by the heading of its answer: its words, and the columns.
 QUESTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
@@ -106,21 +106,29 @@ def _settings(
     row: Row,
     found: Database,
 ) -> Iterator[Change]:
-    for name, value in settings:
+    different = [(name, value) for name, value in settings if not same(known[name], value, row.get(name, ""))]
+    # A default one has to be among those that may be used, before and afterwards: both have one command.
+    both = [f"{name}={_told(known[name], value)}" for name, value in different if name in ("QOS", "DefaultQOS")]
+    for name, value in different:
         kind, there = known[name], row.get(name, "")
-        if same(kind, value, there):
-            continue
         shown = "none" if value == NONE else value
         says = f"{name} of {whose} is {there or 'none'}, not {shown}"
         if kind is not TRES:
-            yield Change(what, says, ((*where, f"{name}={value}"),))
+            words = both if name in ("QOS", "DefaultQOS") else [f"{TOLD.get(name, name)}={_told(kind, value)}"]
+            yield Change(what, says, ((*where, *words),))
             continue
-        amounts = dict.fromkeys(tres(there) or {}, NONE) if value == NONE else {}
+        amounts = dict.fromkeys(tres(there, shown=True) or {}, NONE) if value == NONE else {}
         words = [f"{one}={amount}" for one, amount in amounts.items()] or [value]
         if late := sorted(set(tres(value) or {}) - found.tres if value != NONE else ()):
             yield Change(what, f"{says}: the database has not heard of {', '.join(late)} yet")
         else:
             yield Change(what, says, ((*where, f"{name}={','.join(words)}"),))
+
+
+def _told(kind: Kind, value: str) -> str:
+    if value == NONE:
+        return kind.cleared
+    return kind.told(value) if kind.told else value
 
 
 def _account(account: Account, found: Database, cluster: str) -> Iterator[Change]:
@@ -210,5 +218,5 @@ def _gone(wanted: Accounts, found: Database, cluster: str) -> Iterator[Change]:
 
 
 def commands(found: Iterable[Change]) -> list[tuple[str, ...]]:
-    """Return what sacctmgr is told, in order."""
-    return [command for change in found for command in change.commands if command]
+    """Return what sacctmgr is told, in order; once where several changes have one command."""
+    return list(dict.fromkeys(command for change in found for command in change.commands if command))

@@ -108,7 +108,7 @@ def _split(
 def _value(where: str, what: str, name: str, kind: Kind, value: object) -> str:
     if value is None:
         return NONE
-    words = value if isinstance(value, list | tuple) else [value]
+    words = value if isinstance(value, list | tuple) else str(value).split(",")
     text = ",".join(str(word).strip() for word in words)
     if isinstance(value, list | tuple) and not value:
         raise refusal(where, f"{what}: {name} is an empty list", f"leave {name} out, or name one")

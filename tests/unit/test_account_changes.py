@@ -54,8 +54,8 @@ GROUP = {
 SHORT = {"name": "short", "Priority": 100, "MaxWall": 60}
 
 
-def told(accounts: Any, qos: Any = (), **more: list[str]) -> tuple[list[str], list[str]]:
-    wanted = accounts_from(list(accounts), list(qos), user="slurmtest", account="slurmtest")
+def told(accounts: Any, levels: Any = (), /, **more: list[str]) -> tuple[list[str], list[str]]:
+    wanted = accounts_from(list(accounts), list(levels), user="slurmtest", account="slurmtest")
     found = changes(wanted, database_from(database(**more)), "lab")
     return [change.says for change in found], [" ".join(command) for command in commands(found)]
 
@@ -101,6 +101,36 @@ def test_null_removes_a_limit() -> None:
         "modify user where name=ben account=test1267 cluster=lab set MaxJobs=-1",
     ]
     assert "not none" in says[0]
+
+
+def test_null_is_told_in_the_word_that_sacctmgr_takes_for_it() -> None:
+    none = dict.fromkeys(("Preempt", "PreemptMode", "Flags", "MaxWall", "Priority"))
+    there = row("qos", Name="x", Priority="5", Flags="NoDecay", MaxWall="00:05:00", Preempt="short", PreemptMode="gang")
+    _, words = told([], [{"name": "x", **none}], qos=[there])
+
+    assert [word.rpartition(" set ")[2] for word in words] == [
+        "Preempt=", "PreemptMode=cluster", "Flags=-1", "MaxWall=-1", "Priority=-1",
+    ]  # fmt: skip
+
+
+def test_what_sacctmgr_would_misread_is_told_as_it_reads_it() -> None:
+    level = {"name": "x", "GraceTime": "1:00", "MinPrioThreshold": 4, "PreemptMode": "suspend"}
+    _, words = told([], [{**level, "Flags": "NoDecay, NoReserve"}], qos=[row("qos", Name="x")])
+
+    assert [word.rpartition(" set ")[2] for word in words] == [
+        "GraceTime=60", "MinPrioThresh=4", "PreemptMode=suspend", "Flags=NoDecay,NoReserve",
+    ]  # fmt: skip
+
+
+def test_a_default_qos_is_told_together_with_those_it_is_one_of() -> None:
+    says, words = told([{**GROUP, "QOS": "short", "MaxJobs": 5, "DefaultQOS": "short"}], [SHORT])
+    _, gone = told([{"name": "slurmtest", "DefaultQOS": None, "QOS": None}], assoc=[
+        row("assoc", Account="slurmtest", Lineage="/slurmtest/", QOS="short", DefaultQOS="short")
+    ])  # fmt: skip
+
+    assert [says[0], says[2]] == ["QOS of test1267 is none, not short", "DefaultQOS of test1267 is none, not short"]
+    assert [word.rpartition(" set ")[2] for word in words] == ["QOS=short DefaultQOS=short", "MaxJobs=5"]
+    assert [word.rpartition(" set ")[2] for word in gone] == ["DefaultQOS=-1 QOS="]
 
 
 def test_another_parent_or_default_is_told() -> None:

@@ -14,7 +14,7 @@ from provision.inventory.declared import cluster_from
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 from provision.slurm.conf import slurm_values
-from provision.slurm.limits import QOS, same
+from provision.slurm.limits import ASSOCIATION, QOS, same
 
 GROUP = {"name": "test1267", "Fairshare": 40, "GrpTRES": "gres/gpu=8", "users": ["ada", "ben"]}
 DEFAULT = {"name": "u", "default": True}
@@ -101,6 +101,28 @@ def test_a_qos_has_all_words_of_sacctmgr_that_all_releases_know() -> None:
     assert same(QOS["PreemptExemptTime"], "1-12", "1-12:00:00")
     assert same(QOS["PreemptExemptTime"], "30", "00:30:00")
     assert same(QOS["PreemptExemptTime"], "-1", "")
+
+
+#: What sacctmgr 24.11 shows after it was told.
+SHOWN = [
+    ("MaxWall", "1:30", "00:02:00"), ("GrpWall", "0:30", "00:01:00"), ("MaxWall", "35791393", "24855-03:13:00"),
+    ("PreemptExemptTime", "1:30", "00:01:30"), ("PreemptExemptTime", "24855-3:14:07", "24855-03:14:07"),
+    ("GraceTime", "1:00", "00:01:00"), ("GraceTime", "2147483647", "24855-03:14:07"), ("GraceTime", "-1", "00:00:00"),
+    ("GrpTRES", "mem=1536G", "mem=1.50T"), ("GrpTRES", "mem=1536,cpu=4", "cpu=4,mem=1.50G"),
+    ("GrpTRES", "mem=8000p", "mem=8000P"), ("GrpTRES", "vmem=100", "vmem=100"),
+    ("PreemptMode", "-1", "cluster"),
+    ("UsageFactor", "0.1234567", "0.123457"), ("Priority", "-1", "0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "shown"), SHOWN)
+def test_a_value_is_the_declared_one_however_the_database_shows_it(name: str, value: str, shown: str) -> None:
+    assert same(QOS[name], value, shown)
+    assert not same(QOS[name], value, "00:07:00" if "Wall" in name or "Time" in name else "x=1")
+
+
+def test_an_association_without_a_priority_is_shown_without_one() -> None:
+    assert not same(ASSOCIATION["Priority"], "-1", "0")
 
 
 def test_parents_come_first() -> None:

@@ -96,6 +96,28 @@ def test_the_cause_is_what_slurmctld_calls_an_error_and_is_harmless_to_print() -
 
     assert module.cause(log) == "slurmctld: error: Parsing ?[31merror?; slurmctld: fatal: no"
     assert module.cause("only\nlines\n") == "only; lines"
+
+
+def test_the_cause_is_not_what_the_old_slurmctld_logs_as_it_goes_on() -> None:
+    # slurmctld 24.11.5 in a lab, with MaxTime=40000000.
+    log = """\
+slurmctld: Attempting to reconfigure
+slurmctld: error: Bad value "40000000" for MaxTime
+slurmctld: error: If using PrologFlags=Contain for pam_slurm_adopt, proctrack/cgroup is required. If not using \
+pam_slurm_adopt, please ignore error.
+slurmctld: fatal: Unable to process configuration file
+slurmctld: Resuming operation, reconfigure failed.
+slurmctld: error: slurm_persist_conn_open: No response to persist_init
+slurmctld: error: Sending PersistInit msg: Resource temporarily unavailable
+slurmctld: Running as primary controller
+"""
+
+    assert module.cause(log) == (
+        'slurmctld: error: Bad value "40000000" for MaxTime; slurmctld: fatal: Unable to process configuration file'
+    )
+
+
+def test_a_log_without_anything_has_no_cause() -> None:
     assert module.cause("") == ""
 
 

@@ -45,6 +45,8 @@ reconfigured: {type: bool, returned: success, description: Whether slurmctld was
 ASK_LIMIT = 20
 #: Seconds without a further registration after which the nodes that are missing are taken for being down.
 QUIET = 8
+#: slurmctld's own word for an error that it logs at each start without control groups.
+NO_ERROR = "please ignore error"
 #: With the slurm.conf on standard input: the one in the directory may be what no client can read.
 ASK = """
 d=$(mktemp -d /tmp/clusterctl.XXXXXX) && trap 'rm -rf "$d"' EXIT && cat >"$d/slurm.conf" &&
@@ -69,9 +71,14 @@ def put_back(directory, wanted):
 
 
 def cause(log):
-    """Return what a log says about a failure: its last errors, or else its last lines, without control characters."""
+    """Return what a log says about a failure: its last errors, or else its last lines, without control characters.
+
+    After what ends a reconfiguration ("fatal") the old slurmctld goes on, and what it logs then is not the cause.
+    """
     lines = [re.sub(r"[^\x20-\x7e]", "?", line)[:300] for line in log.splitlines() if line.strip()]
-    return "; ".join(([line for line in lines if re.search(r"\b(fatal|error)\b", line)] or lines)[-4:])
+    ended = max((number for number, line in enumerate(lines) if re.search(r"\bfatal\b", line)), default=len(lines))
+    errors = [line for line in lines[: ended + 1] if re.search(r"\b(fatal|error)\b", line) and NO_ERROR not in line]
+    return "; ".join((errors or lines)[-4:])
 
 
 class Slurmctld:
