@@ -21,8 +21,9 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         want = container(self._task.args)
-        if not want.image:
-            return {**result, "failed": True, "msg": f"of which image {want.name} should be is not known"}
+        if not want.image or not want.known:
+            what = "image" if want.known else "settings"
+            return {**result, "failed": True, "msg": f"of which {what} {want.name} should be is not known"}
         before = time.time()
         answer = self._execute_module(
             module_name="machine_facts",

@@ -16,7 +16,7 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
   once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
   recorded.
-- ``share``: what the machine tells others; of one that the task is delegated to, silence is an answer.
+- ``share``: what the machine tells others, with patience; of one that the task is delegated to, silence is an answer.
 
 What goes back is small, as the main process reads every byte of it: ids of what passed, whole checks of the rest, and
 what roles and other machines' wants read. Why not tasks in check mode: there are hundreds. Measured (November 2026):
@@ -125,7 +125,7 @@ class ActionModule(ActionBase):
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
         task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
-        verify = then == "prove" and boolean(task_vars.get("cluster_check_collect", False), strict=False)
+        verify = then != "act" and boolean(task_vars.get("cluster_check_collect", False), strict=False)
         if then == "act" and "slurm_conf" in roles and not task_vars["cluster_slurm_files"]:
             # Of some nodes no hardware is declared: Slurm's stage asks for its roles when it comes, and says so.
             roles = [role for role in roles if road.ROLES[role].stage != "slurm"]
@@ -136,7 +136,7 @@ class ActionModule(ActionBase):
             return _grouped(result, parents)
         try:
             if then == "share":
-                return {**result, "ansible_facts": self._shared(roles, task_vars)}
+                return {**result, "ansible_facts": self._shared(roles, task_vars, 1 if verify else PATIENCE)}
             facts, known, wanted, judged = self._judged(roles, task_vars, 1, verify)
             if not verify and any(check.verdict is Verdict.UNKNOWN for check in chain(*judged.values())):
                 facts, known, wanted, judged = self._judged(roles, task_vars, PATIENCE, verify)
@@ -183,14 +183,14 @@ class ActionModule(ActionBase):
             if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
         ]
 
-    def _shared(self, roles, task_vars):
+    def _shared(self, roles, task_vars, patience):
         """Return what is told others: by this machine, or by that of the delegation, of which the data then speaks."""
         if not (name := self._task.delegate_to):
-            return self._answered(road.roles_for(roles, task_vars["group_names"]), task_vars, patience=1)[1]
+            return self._answered(road.roles_for(roles, task_vars["group_names"]), task_vars, patience)[1]
         own = {"inventory_hostname": name, "ansible_delegated_vars": task_vars["ansible_delegated_vars"]}
         variables = {**_DEFAULTS, **own["ansible_delegated_vars"][name], **_CONSTANTS, **own}
         try:
-            return self._answered(road.roles_for(roles, variables["group_names"]), variables, patience=1)[1]
+            return self._answered(road.roles_for(roles, variables["group_names"]), variables, patience)[1]
         except (AnsibleConnectionFailure, TaskTimeoutError) as error:
             late = getattr(error, "timeout", None)
             return {"cluster_unreached": f"it did not answer within {late} s" if late else str(error)}

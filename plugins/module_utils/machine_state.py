@@ -162,7 +162,7 @@ def manager(names, patience=1, run=None):
 
 #: What of the engine's words on a container anybody compares.
 _TOLD = ("Path", "Args", "Image", "RestartCount", "State", "HostConfig", "Mounts")
-_CONFIG = ("Image", "User", "Labels", "Env")
+_CONFIG = ("Image", "User", "Labels", "Env", "StopTimeout")
 #: The bit of CAP_SYS_RESOURCE in a set of capabilities: capabilities(7).
 _SYS_RESOURCE = 24
 

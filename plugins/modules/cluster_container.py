@@ -66,7 +66,16 @@ options:
     type: str
     default: ""
     description: Where what it prints goes, under its name; empty for the engine's own choice.
-  stop_timeout: {type: int, default: 60, description: Seconds that a container which is replaced may take to end.}
+  stop_timeout:
+    type: int
+    default: 0
+    description: >-
+      Seconds that it may take to end whenever somebody stops it, and the engine itself where containers do not outlive
+      it; 0 for the engine's own, 10. One that is replaced has a minute in any case.
+  known:
+    type: bool
+    default: true
+    description: Whether the controller has said how it has to be; if not, the task fails, and what runs stays.
   action:
     type: str
     choices: [start, unpause, create, replace]
@@ -79,6 +88,8 @@ action: {type: str, returned: always, description: 'What was done: nothing, star
 """
 
 
+#: Seconds that a container which is replaced may take to end.
+REPLACED = 60
 #: Seconds that an image may take to come from the registry: some hundred MB over a slow line.
 PULL_LIMIT = 1800
 _OPTIONS = (
@@ -111,6 +122,7 @@ def gpu_words(names, version, driver):
 def arguments(params, gpus=()):
     """Return the words of ``docker run`` for these settings."""
     words = ["--name", params["name"], "--network", "host", "--restart", "unless-stopped"]
+    words += ["--stop-timeout", str(params["stop_timeout"])] if params["stop_timeout"] else []
     words += ["--user", params["user"], "--cap-drop", "ALL"]
     if params["read_only"]:
         words.append("--read-only")
@@ -161,7 +173,7 @@ def carry_out(docker, action, words):
     if action in ("create", "replace") and docker.attempt("image", "inspect", image)[0]:
         pull(docker, image)
     if action == "replace":
-        replace(docker, name, words, params["stop_timeout"])
+        replace(docker, name, words, params["stop_timeout"] or REPLACED)
     elif action == "unpause":
         docker("unpause", name)
     else:
@@ -240,7 +252,8 @@ def main():
             "gpus": dict(listed),
             **{key: {"type": "str", "default": ""} for key in ("pid", "ipc", "cgroupns")},
             "log_driver": {"type": "str", "default": ""},
-            "stop_timeout": {"type": "int", "default": 60},
+            "stop_timeout": {"type": "int", "default": 0},
+            "known": {"type": "bool", "default": True},
             "action": {"type": "str", "choices": ["start", "unpause", "create", "replace"]},
             "raised": {"type": "bool", "default": False},
         },

@@ -59,6 +59,7 @@ _WHOLE = tuple(
 #: What checks rest on, by the beginning of their ids: the longest that fits counts, beside the run and the way in.
 RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "images.": (("access.", On.CONTROLLER), ("engine.answers", On.CONTROLLER)),
+    "container_engine.files": (("engine.answers", On.SAME),),
     "container_images.": (("access.", On.CONTROLLER),),
     "munge.": (("access.", On.CONTROLLER),),
     "munge.key": (("access.", On.CONTROLLER), ("munge.same_key", On.SAME), ("munge.same_key", On.CONTROLLER)),

@@ -76,14 +76,14 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
             fix="systemctl status docker",
         )
     names = [want.name for want in wants]
-    # Without an image nothing can be compared; a controller that was silent is no reason to replace what runs.
-    unheard = [want.name for want in wants if want.image is None]
+    # A controller that was silent is no reason to replace what runs.
+    unheard = [want.name for want in wants if want.image is None or not want.known]
     wrong = [
         f"{want.name} {problem}" for want in wants for problem in _problems(want, _found(answer, want.name), answer)
     ]
     if unheard and not wrong:
         return subject.unknown(
-            "containers", f"of which image {', '.join(unheard)} should be, the controller did not say"
+            "containers", f"of which image and settings {', '.join(unheard)} should be, the controller did not say"
         )
     return subject.check(
         "containers",
@@ -105,7 +105,7 @@ def needed(want: Container, answer: Mapping[str, Any]) -> str:
     found = _found(answer, want.name)
     if found is None:
         return "create"
-    if differences(want, found, answer):
+    if want.known and differences(want, found, answer):
         return "replace"
     state = mapping(found.get("State"))
     if state.get("Paused"):
@@ -117,7 +117,7 @@ def needed(want: Container, answer: Mapping[str, Any]) -> str:
 def _problems(want: Container, found: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[str]:
     if found is None:
         return ["does not exist"]
-    problems = differences(want, found, answer)
+    problems = differences(want, found, answer) if want.known else []
     if trouble := state_of(found):
         problems.insert(0, trouble)
     return problems
@@ -152,6 +152,8 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     compare("user", _text(config.get("User")), want.user)
     compare("network", _text(host.get("NetworkMode")), "host")
     compare("restart policy", _text(mapping(host.get("RestartPolicy")).get("Name")), "unless-stopped")
+    if want.stop_timeout:
+        compare("seconds to end", config.get("StopTimeout") or "by the engine", want.stop_timeout)
     compare("read-only files", bool(host.get("ReadonlyRootfs")), want.read_only)
     compare("pid namespace", _text(host.get("PidMode")), want.pid)
     ipc = _text(host.get("IpcMode"))

@@ -38,12 +38,15 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 
 def _silent(info: EngineFacts) -> list[Check]:
-    """An engine that hangs or is not there runs nothing: that is a failure, and so the rest is none of its own."""
+    """An engine that is not there runs nothing: a failure. One that is late may be slow, which is nothing to act on."""
     late = info["late"]
     why = f"did not answer in {info['limit']} s" if late else "did not answer"
     cause = "dockerd hangs, or the machine is overloaded" if late else info["problem"]
+    wanted = f"an answer within {info['limit']} s"
+    fix = "journalctl -u docker; systemctl restart docker" if late else SUBJECT.fix
+    verdict = Verdict.UNKNOWN if late else Verdict.FAIL
     return [
-        SUBJECT.check("answers", Verdict.FAIL, why, f"an answer within {info['limit']} s", cause=cause),
+        SUBJECT.check("answers", verdict, why, wanted, cause=cause, fix=fix),
         SUBJECT.skip("live_restore", f"{why}; see engine.answers", unproven=True),
     ]
 

@@ -214,6 +214,7 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
         machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}
+        machine["engine"]["late"] = facts["engine"]["late"]
         machine["engine"]["swarm"] = facts["engine"].get("swarm", False)
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]

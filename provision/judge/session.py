@@ -31,6 +31,8 @@ ACCOUNTED = ("JobIDRaw", "State", "ExitCode", "User", "Account", "QOS", "Partiti
 ELSEWHERE = "the session on the controller shows it"
 #: Cores that two jobs side by side need; each gets a whole one.
 _PAIR = 2
+#: What commands say whom slurmctld does not answer: slurm_strerror(3). A reason has no blanks.
+_SILENT = re.compile(r"Unable[ _]to[ _]contact[ _]slurm[ _]controller")
 #: With it a job has whole nodes, whatever it asks for: slurm.conf(5), SelectType.
 _LINEAR = re.compile(r"(?m)^SelectType\s*=\s*select/linear\s*$")
 
@@ -93,7 +95,7 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
         return SUBJECT.all_unknown(f"no job was submitted: {line(problem) or 'the machine did not answer'}")
     first = f"{asked[0][0]}:{asked[0][1]}"
     own = side_by_side.told(said.get(first, []))
-    return [
+    found = [
         _steps(said, asked, wants),
         _batch(own, wants),
         _allocation(own, asked[0][1]),
@@ -101,6 +103,16 @@ def checks(printed: str, problem: str, asked: Sequence[Sequence[str]], wants: Wa
         SUBJECT.skip("side_by_side", ELSEWHERE) if wants.login else _pairs(said, asked),
         _accounting(own, asked[0], wants),
     ]
+    if silence := _SILENT.search(printed):
+        # Of a session whose slurmctld went away nothing is proven, and nothing of it is the machine's fault.
+        return [check if check.ok else _undecided(check, silence[0]) for check in found]
+    return found
+
+
+def _undecided(check: Check, why: str) -> Check:
+    name, told = check.id.removeprefix(f"{SUBJECT.name}."), f"slurmctld did not answer: {why.replace('_', ' ')}"
+    cause = "it is silent, or this machine does not reach it"
+    return SUBJECT.unknown(name, told, cause=cause, fix="on that machine: scontrol ping")
 
 
 def _kinds(asked: Sequence[Sequence[str]]) -> str:

@@ -41,6 +41,8 @@ def tried(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) -> 
         elif fault := _not_beside(both, times):
             if limit := _ALLOWED.fullmatch(own.get("held", "")):
                 unproven.append(f"{where}: one waited for a limit of the site ({limit[0]})")
+            elif "others" in own and (all(times) or any(BUSY.search(text) for text in both)):
+                unproven.append(f"{where}: one waited beside other jobs ({own.get('held', '')[:100]})")
             else:
                 why = own.get("held", "")[:100]
                 wrong.append(f"{where}: {fault}" + (f" (it waited: {why})" if why else ""))

@@ -68,7 +68,9 @@ class Container:
 
     ``image`` is by digest: empty where it is still to be built, None where the controller did not say. ``replacement``
     says what it means that another takes its place; ``started_after`` are files that it reads when it starts, and the
-    role starts it anew where one of them is younger.
+    role starts it anew where one of them is younger. ``stop_timeout``: seconds that
+    it may take to end whoever stops it, 0 where the engine's own are enough. ``known`` false: what it has to be is not,
+    because the controller did not say; what runs is then compared with nothing.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Container:
     log_driver: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     replacement: str = ""
+    stop_timeout: int = 0
+    known: bool = True
     started_after: tuple[str, ...] = ()
 
 
@@ -227,5 +231,7 @@ def container(entry: Mapping[str, Any]) -> Container:
         cgroupns=str(entry.get("cgroupns") or ""),
         log_driver=str(entry.get("log_driver") or ""),
         replacement=str(entry.get("replacement") or ""),
+        stop_timeout=int(entry.get("stop_timeout") or 0),
+        known=bool(entry.get("known", True)),
         started_after=words("started_after"),
     )

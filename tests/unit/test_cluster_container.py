@@ -25,14 +25,14 @@ def params(**other: Any) -> dict[str, Any]:
     texts = {"pid": "host", "ipc": "", "cgroupns": "", "log_driver": ""}
     return {
         **{key: [] for key in lists}, **texts, "name": "slurmd", "image": "slurm@sha256:0", "command": ["slurmd", "-D"],
-        "user": "0:0", "read_only": False, "labels": {"a": "b"}, **other,
+        "stop_timeout": 60, "user": "0:0", "read_only": False, "labels": {"a": "b"}, **other,
     }  # fmt: skip
 
 
 def test_a_container_without_gpus_is_started_with_the_words_of_old() -> None:
     expected = (
-        "--name slurmd --network host --restart unless-stopped --user 0:0 --cap-drop ALL --pid host --label a=b "
-        "slurm@sha256:0 slurmd -D"
+        "--name slurmd --network host --restart unless-stopped --stop-timeout 60 --user 0:0 --cap-drop ALL --pid host "
+        "--label a=b slurm@sha256:0 slurmd -D"
     )
 
     assert " ".join(module.arguments(params(), module.gpu_words([], "28.3.0", "580.95.05"))) == expected
@@ -139,7 +139,7 @@ def described(made: dict[str, Any]) -> dict[str, Any]:
     image = words[words.index("slurmd") - 1] if "slurmd" in words else ""
     return {
         "Path": "slurmd", "Args": ["-D"], "State": state, "Mounts": [],
-        "Config": {"Image": image, "User": "0:0", "Labels": {"a": "b"}},
+        "Config": {"Image": image, "User": "0:0", "Labels": {"a": "b"}, "StopTimeout": 60},
         "HostConfig": {"NetworkMode": "host", "RestartPolicy": {"Name": "unless-stopped"}, "ReadonlyRootfs": False,
                        "PidMode": "", "IpcMode": "private", "CapDrop": ["ALL"]},
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import state as machine_state
 
 from provision.judge import containers
 from provision.model.checks import Check, Subject, Verdict
@@ -21,7 +22,8 @@ IMAGE = "head:5000/clusterctl/slurm@sha256:f6d168f51783a58ea8bc28548255356e11fc8
 INIT = "/usr/local/libexec/clusterctl/notify-init"
 
 SLURMCTLD = container({
-    "name": "slurmctld", "image": IMAGE, "command": [INIT, "slurmctld", "--systemd"], "user": "64030:64030",
+    "name": "slurmctld", "stop_timeout": 60,
+    "image": IMAGE, "command": [INIT, "slurmctld", "--systemd"], "user": "64030:64030",
     "read_only": True, "security": ["no-new-privileges"],
     "tmpfs": ["/run/slurm:mode=0755,uid=64030,gid=64030", "/tmp"],
     "mounts": [
@@ -59,16 +61,24 @@ def answer(*found: dict[str, Any], **other: Any) -> dict[str, Any]:
     return {"found": told, "problem": "", "raised": False, "nvidia_driver": "", **other}
 
 
+def asked(*found: dict[str, Any]) -> dict[str, Any]:
+    """Return what a machine's answer says of containers, which is no more than somebody compares."""
+    said: dict[str, Any] = machine_state.containers(
+        "/nonexistent", [one["Name"] for one in found], run=lambda *_: (0, json.dumps(found))
+    )
+    return said
+
+
 def judged(want: Container, told: dict[str, Any] | None) -> Check:
     return containers.check(SUBJECT, [want], told)
 
 
 @pytest.mark.parametrize("name", ["slurmctld", "slurmd"])
 def test_a_container_of_the_declared_settings_passes_whatever_the_engine_has_filled_in(name: str) -> None:
-    check = judged(WANTS[name], answer(inspected(name)))
+    check = judged(WANTS[name], asked(inspected(name)))
 
     assert (check.verdict, check.observed) == (Verdict.PASS, f"{name} running")
-    assert containers.needed(WANTS[name], answer(inspected(name))) == "nothing"
+    assert containers.needed(WANTS[name], asked(inspected(name))) == "nothing"
 
 
 def later(found: dict[str, Any]) -> dict[str, Any]:
@@ -237,9 +247,27 @@ def test_a_machine_without_the_container_or_without_the_engine_fails_and_is_acte
 
 def test_an_engine_that_hangs_and_a_controller_that_is_silent_are_unknown_and_accuse_nobody() -> None:
     unheard = replace(SLURMD, image=None)
+    # What else rests on the controller's word, as a command does, is not known either.
+    unknown = replace(SLURMD, command=("another",), known=False)
 
     assert judged(SLURMD, None).verdict is Verdict.UNKNOWN
-    assert judged(unheard, answer(inspected("slurmd"))).verdict is Verdict.UNKNOWN
+    for want in (unheard, unknown):
+        assert judged(want, answer(inspected("slurmd"))).verdict is Verdict.UNKNOWN
+    # Its state is seen all the same, and nothing is replaced for it.
+    paused = inspected("slurmd")
+    paused["State"]["Paused"] = True
+    check = judged(unknown, answer(paused))
+    assert (check.verdict, check.consequences) == (Verdict.FAIL, ())
+    assert containers.needed(unknown, answer(paused)) == "unpause"
+
+
+@pytest.mark.parametrize("seconds", [None, 10])
+def test_the_seconds_that_a_daemon_has_to_end_are_compared_where_they_are_declared(seconds: int | None) -> None:
+    found = inspected("slurmctld")
+    config(StopTimeout=seconds)(found)
+
+    assert f"has seconds to end {seconds or 'by the engine'}, not 60" in judged(SLURMCTLD, answer(found)).observed
+    assert judged(replace(SLURMCTLD, stop_timeout=0), answer(found)).verdict is Verdict.PASS
 
 
 def test_an_image_that_is_still_to_be_built_is_a_change() -> None:

@@ -88,6 +88,14 @@ def test_a_healthy_session_passes_in_all() -> None:
             "waited for a limit of the site (AssocGrpCpuLimit)",
         ),
         ("side_by_side", {"first": BUSY, "second": BUSY}, "skip", "other jobs"),
+        # Somebody has begun a job there meanwhile.
+        (
+            "side_by_side",
+            {"second": BUSY, "held": "Resources", "others": "1"},
+            "skip",
+            "one waited beside other jobs (Resources)",
+        ),
+        ("side_by_side", {"second": "srun: error: it broke", "others": "1"}, "fail", "one of two did not run"),
         ("accounting", {"accounted": ROW.replace("FAILED|5:0", "COMPLETED|0:0")}, "fail", "ExitCode 0:0, not 5:0"),
         ("accounting", {"accounted": ROW.replace("grace", "root")}, "fail", "User root, not grace"),
         ("accounting", {"accounted": ROW.replace("operations", "")}, "fail", "Account none, not operations"),
@@ -177,6 +185,25 @@ def test_two_jobs_are_seen_side_by_side_on_each_kind_of_node_in_each_partition(
     check = judged(printed=said, asked=[*ASKED, ("debug", "node9", "-", "pair")])["side_by_side"]
 
     assert (str(check.verdict), check.observed) == (verdict, words)
+
+
+SILENT = "srun: error: Unable to allocate resources: Unable to contact slurm controller (connect failure)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": None, "error": SILENT, "batch": f"exit=1 reason={SILENT.replace(' ', '_')}", "signal": SILENT},
+        {"signal": SILENT, "first": SILENT, "second": SILENT, "accounted": None},
+    ],
+)
+def test_a_session_whose_controller_falls_silent_accuses_nobody(changes: dict[str, str | None]) -> None:
+    found = judged(changes)
+
+    verdicts = {str(check.verdict) for check in found.values()}
+    assert verdicts <= {"pass", "skip", "unknown"}
+    assert found["signal"].observed == "slurmctld did not answer: Unable to contact slurm controller"
+    assert "scontrol ping" in found["signal"].fix
 
 
 def test_a_kind_of_node_that_has_no_room_for_two_is_not_proven_and_named() -> None:
