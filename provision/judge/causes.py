@@ -88,6 +88,11 @@ RESTS_ON: Mapping[str, Sequence[tuple[str, On]]] = {
     "ddp.result": _WHOLE,
     "ddp.": (*_WHOLE, ("ddp.result", On.ANY)),
     "gpudirect.traffic": (*_WHOLE, ("ddp.result", On.ANY)),
+    "nvidia_driver.returned": (
+        ("access.", On.CONTROLLER),
+        ("engine.answers", On.CONTROLLER),
+        ("slurm.answers", On.CONTROLLER),
+    ),
     "mig.": (("nvidia_driver.", On.SAME),),
     "nvidia_containers.": (("nvidia_driver.", On.SAME),),
     "gpudirect.": (("nvidia_driver.", On.SAME), ("rdma.", On.SAME)),

@@ -5,6 +5,7 @@ Their roles keep their own plans inside; here it is only decided whether a machi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,16 +24,22 @@ PLANNED = Subject("nvidia_driver", ("planned", "returned"), fix="clusterctl prov
 
 _SILENT = "the machine was not asked"
 
+#: How a command ends that did not end by itself: timeout(1); one without a code was given up.
+_LATE = (None, 124, 137)
+#: Of sinfo that slurmctld does not answer, as it does not while it starts: slurm_strerror(3).
+_UNANSWERED = re.compile(r"slurm_load_|Unable to contact slurm controller")
+
 
 def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge the driver, what keeps it from being changed, and whether its plan has anything to do.
 
-    ``wants`` are the driver's, and ``compute``: the machine is one for jobs; ``kept``: the role keeps it from Slurm.
+    ``wants`` are the driver's, and ``compute``: the machine is one for jobs; ``kept``: the role keeps it from Slurm,
+    None where the controller did not say.
     """
     if not wants["compute"]:
         return []
     found = driver.checks(facts, wants)
-    kept = bool(wants["kept"])
+    kept = None if wants["kept"] is None else bool(wants["kept"])
     try:
         machine = gpu_facts.read(facts)
     except ValueError as error:
@@ -49,8 +56,12 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     return [*found, PLANNED.check("planned", not observed, observed or good, good, consequences=brings)]
 
 
-def _returned(kept: bool, skip: str = "") -> Check:
+def _returned(kept: bool | None, skip: str = "") -> Check:
     """Where the machine gets no driver (``skip`` is why) no run gives the node back, so that none is pending for it."""
+    if kept is None and skip:
+        return PLANNED.skip("returned", f"it gets no driver: {skip}")
+    if kept is None:
+        return PLANNED.unknown("returned", "the controller did not say whether this stage keeps the node from Slurm")
     seen, wanted = "drained by this stage" if kept else "not kept from Slurm", "not kept from Slurm"
     if kept and skip:
         fix = "scontrol update nodename=NODE state=resume"
@@ -61,13 +72,17 @@ def _returned(kept: bool, skip: str = "") -> Check:
 
 
 def drained(facts: MachineFacts) -> list[str] | None:
-    """Return the nodes that the role keeps from Slurm, as the controller says; None where it was not asked.
+    """Return the nodes that the role keeps from Slurm, as the controller says; None where it was not asked, or silent.
 
-    A line of its answer is a drained node, the reason of the role's own drains, and that of this one.
+    A line of its answer is a drained node, the reason of the role's own drains, and that of this one. A slurmctld that
+    is not there keeps none.
     """
     if "drained" not in facts.get("commands", {}):
         return None
-    rows = (row.split("|", 2) for row in _command(facts, "drained")["text"].splitlines())
+    answer = _command(facts, "drained")
+    if answer["rc"] in _LATE or (answer["rc"] and _UNANSWERED.search(answer["text"])):
+        return None
+    rows = (row.split("|", 2) for row in answer["text"].splitlines())
     return sorted({row[0].strip() for row in rows if len(row) == 3 and row[1].strip() == row[2].strip()})
 
 

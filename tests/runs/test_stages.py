@@ -41,8 +41,12 @@ NOTE = """---
 PROFILE = (content.ROOT / "roles/cuda_toolkit/templates/profile.sh.j2").read_text(encoding="utf-8")
 
 
-def stage(name: str, place: Path, roles: dict[str, tuple[str, ...]], **answers: list[dict[str, Any]]) -> list[str]:
-    """Run a stage with these answers; return which of the roles, of which nothing but a note is left, ran where."""
+def stage(
+    name: str, place: Path, roles: dict[str, tuple[str, ...]], **answers: list[dict[str, Any]]
+) -> tuple[list[str], set[tuple[str, str]]]:
+    """Run a stage with these answers; return which of the roles, of which nothing but a note is left, ran where, and
+    which task has failed where.
+    """
     for playbook in ("observe", "again", "prove", name):
         shutil.copy(content.playbook(playbook), place)
     (place / "library").mkdir()
@@ -57,8 +61,8 @@ def stage(name: str, place: Path, roles: dict[str, tuple[str, ...]], **answers: 
         python.write_text(f'#!/bin/sh\nexport MACHINE={host}\nexec {PYTHON} "$@"\n', encoding="utf-8")
         python.chmod(0o755)
     report = run(place / f"{name}.yml", text=INVENTORY.format(place=place))[0]
-    assert report.ok, report.failures
-    return (place / "log").read_text(encoding="utf-8").splitlines() if (place / "log").exists() else []
+    log = (place / "log").read_text(encoding="utf-8").splitlines() if (place / "log").exists() else []
+    return log, {(failure.task.name, host) for failure, hosts in report.failures.items() for host in hosts}
 
 
 def node(directory: Path, *, held: bool) -> dict[str, Any]:
@@ -88,8 +92,25 @@ def test_a_role_of_stage_gpu_runs_where_its_own_check_fails_and_what_rests_on_th
         "nvidia_containers": ("main",),
     }
     good, later = node(tmp_path / "a", held=True), node(tmp_path / "b", held=False)
+    # There is no Slurm yet, so that no node is drained.
+    head = {**GOOD, "commands": {"drained": {"rc": 1, "text": "Error: No such container: slurmctld"}}}
 
-    log = stage("gpu", tmp_path, roles, node1=[good], node2=[good, later])
+    log, failed = stage("gpu", tmp_path, roles, head=[head], node1=[good], node2=[good, later])
 
     # On node2 the driver has something to do, the toolkit only since; node1 lacks what gives GPUs to containers.
     assert log == ["nvidia_driver/sort node2", "cuda_toolkit/main node2", "nvidia_containers/main node1"]
+    assert failed == set()
+
+
+def test_stage_gpu_leaves_a_node_alone_of_which_the_controller_does_not_say_whether_it_is_drained(
+    tmp_path: Path,
+) -> None:
+    roles = {"nvidia_driver": ("sort", "begin", "main", "through", "return"), "nvidia_containers": ("main",)}
+    head = {**GOOD, "commands": {"drained": {"rc": 124, "text": ""}}}
+    good = node(tmp_path / "a", held=True)
+
+    log, failed = stage("gpu", tmp_path, roles, head=[head], node1=[good], node2=[good])
+
+    # node1 gets no driver, so that no run would give it back.
+    assert log == ["nvidia_containers/main node1"]
+    assert ("Ask the machine, and judge its answer", "node2") in failed

@@ -112,9 +112,9 @@ def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
     assert next(tasks(TASKS / "sort.yml"))["ansible.builtin.import_tasks"] == "plan.yml"
 
 
-@pytest.mark.parametrize(("kept", "verdict"), [(True, "fail"), (False, "pass")])
+@pytest.mark.parametrize(("kept", "verdict"), [(True, "fail"), (False, "pass"), (None, "unknown")])
 def test_a_node_that_an_interrupted_run_keeps_from_slurm_enters_the_stage_again(
-    tmp_path: Path, kept: bool, verdict: str
+    tmp_path: Path, kept: bool | None, verdict: str
 ) -> None:
     machine, case = driver_machines.machine("row01_reload_is_enough", tmp_path)
 
@@ -139,5 +139,9 @@ def test_the_controller_says_which_nodes_the_stage_keeps_and_no_others() -> None
     text = f"node1|{ours}|{ours}\nnode2|{ours}|disk is full\nnode3|{ours}|{ours}, later\nnode4|{ours}|a|b\nnode5\n"
 
     assert gpu_stage.drained({"commands": {"drained": {"rc": 0, "text": text}}}) == ["node1"]
-    assert gpu_stage.drained({"commands": {"drained": {"rc": None, "text": "did not answer in 15 s"}}}) == []
+    silent = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    for code, said in ((None, "did not answer in 15 s"), (124, ""), (1, silent)):
+        assert gpu_stage.drained({"commands": {"drained": {"rc": code, "text": said}}}) is None
+    for code, said in ((1, "Error response from daemon: No such container: slurmctld"), (127, "docker: not found")):
+        assert gpu_stage.drained({"commands": {"drained": {"rc": code, "text": said}}}) == [], "nobody keeps any"
     assert gpu_stage.drained({}) is None

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from provision.events.model import reason
 from provision.nvidia import driver as nvidia_driver
 from provision.nvidia import driver_packages
 from provision.nvidia import driver_state as nvidia_driver_state
@@ -49,6 +50,11 @@ def nvidia_driver_files(source):
     return list(driver_packages.PLACES) if source else []
 
 
+def nvidia_driver_failure(result):
+    """Return why a task has failed: what a program has printed, or each item of a loop."""
+    return reason(result, "it failed")
+
+
 class FilterModule:
     """Filters of the role nvidia_driver."""
 
@@ -56,6 +62,7 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "nvidia_driver_common": nvidia_driver_common,
+            "nvidia_driver_failure": nvidia_driver_failure,
             "nvidia_driver_files": nvidia_driver_files,
             "nvidia_driver_exactly": nvidia_driver_exactly,
             "nvidia_driver_unbuilt": nvidia_driver_unbuilt,
