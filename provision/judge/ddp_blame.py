@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from provision.judge.ddp_evidence import Accused, Record
+from provision.judge.ddp_logs import without_advice
 from provision.model.text import brief
 
 
@@ -74,7 +75,10 @@ def who_broke(records: Sequence[Record], expected: Mapping[str, int]) -> list[Ac
     unfinished = [record for record in records if record.state != "done"]
     own = [record for record in unfinished if record.error is not None and record.error.kind == "own"]
     if own:
-        return [accuse(r.rank, r.node, f"failed in step {r.step}: {r.error.text if r.error else ''}") for r in own]
+        return [
+            accuse(r.rank, r.node, f"failed in step {r.step}: {without_advice(r.error.text) if r.error else ''}")
+            for r in own
+        ]
     if found := _missing(records, expected):
         return found
     silent = [record for record in unfinished if record.state == "running"]

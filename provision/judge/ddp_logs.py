@@ -54,15 +54,33 @@ LOG_CAUSES: tuple[tuple[str, str, str], ...] = (
         "look at what else uses the memory of the named node",
     ),
     (
+        r"invalid device ordinal",
+        "the job's container has fewer GPUs than Slurm granted there",
+        "on the named node: nvidia-smi -L, nvidia-ctk cdi list; clusterctl provision INVENTORY gpu",
+    ),
+    (
+        r"No CUDA GPUs are available",
+        "CUDA found no GPU in the job's container",
+        "on the named node: nvidia-smi -L, nvidia-ctk cdi list; clusterctl provision INVENTORY gpu",
+    ),
+    (
         r"Unable to create step",
         "Slurm would not start the step in its own allocation",
         "look at 'scontrol show job' and the batch log",
     ),
 )
 
+#: What PyTorch says behind each error of CUDA (c10/cuda/CUDAException.cpp, CUDAMiscFunctions.cpp): advice for who
+#: writes kernels. The error is named before it.
+_ADVICE = (
+    r"(Search for `cuda|CUDA kernel errors might be asynchronously|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking was not enabled)"
+)
+
 #: Lines at a log's end that hide what was said before them: stacks of C++, rules, and where there is no file.
 _NOISE = re.compile(
-    r"^\s*(frame #\d+|[=-]+)|^\s*$|error_file: <N/A>|traceback : To enable|^[WE]\d{4} .*torch/distributed/elastic"
+    r"^\s*(frame #\d+|[=-]+)|^(\[rank\d+\]:)?\s*$|error_file: <N/A>|traceback : To enable"
+    rf"|^[WE]\d{{4}} .*torch/distributed/elastic|^(\[rank\d+\]: *)?{_ADVICE}"
 )
 
 
@@ -73,6 +91,11 @@ def cause_in(logs: Iterable[Sequence[str]]) -> tuple[str, str]:
             if any(re.search(pattern, line) for line in log):
                 return cause, fix
     return "", ""
+
+
+def without_advice(text: str) -> str:
+    """Return an error's text, on one line, up to CUDA's advice for debugging."""
+    return re.split(_ADVICE, text, maxsplit=1)[0].rstrip()
 
 
 def last_words(logs: Iterable[Sequence[str]]) -> str:

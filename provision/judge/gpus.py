@@ -26,6 +26,11 @@ _FAILURES = (
         _AGAIN,
     ),
     (
+        r"No devices (?:were )?found",
+        "the driver answers and shows no GPU: the device files are not in slurmd's container, or it may not open them",
+        f"ls -l /dev/nvidia* on the node; then {_AGAIN}",
+    ),
+    (
         r"not found|No such file",
         "the container was started without the driver's libraries and programs",
         f"clusterctl provision gpu; then {_AGAIN}",

@@ -12,7 +12,7 @@ from provision.judge import ddp
 from provision.judge.ddp import STEPS
 from provision.judge.ddp_blame import who_broke as who_broke_of
 from provision.judge.ddp_evidence import Accused, Evidence, Record, Wants, evidence_from
-from provision.judge.ddp_logs import LOG_CAUSES, cause_in
+from provision.judge.ddp_logs import LOG_CAUSES, cause_in, last_words
 from provision.judge.ddp_plan import Job, Plan
 from provision.model.gres import gpus
 
@@ -431,7 +431,9 @@ FIXTURES = (
     "[W socket.cpp:456] cannot be retrieved (gai error: -2 - Name or service not known).",
     "Error: head:5000/clusterctl/ddp@sha256:0: image not known",
     "OSError: [Errno 28] No space left on device",
-    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+    "slurmstepd-node1: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+    "torch.AcceleratorError: CUDA error: invalid device ordinal",
+    "RuntimeError: No CUDA GPUs are available",
     "srun: error: Unable to create step for job 123: More processors requested than permitted",
 )
 
@@ -451,6 +453,24 @@ def test_each_known_log_line_leads_to_its_own_cause(number, line):
 )
 def test_a_firewall_is_not_taken_for_a_name_that_leads_to_loopback(line, cause):
     assert cause in cause_in([[line]])[0]
+
+
+def test_an_error_of_cuda_is_told_without_its_advice_for_programmers():
+    # c10/cuda/CUDAException.cpp of PyTorch 2.11, as an H200 had it said.
+    lines = [
+        "[rank1]: torch.AcceleratorError: CUDA error: invalid device ordinal",
+        "[rank1]: GPU device may be out of range, do you have enough GPUs?",
+        "[rank1]: Search for `cudaErrorInvalidDevice' in https://docs.nvidia.com/cuda/ for more information.",
+        "[rank1]: CUDA kernel errors might be asynchronously reported at some other API call.",
+        "[rank1]: For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+        "[rank1]: Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+        "[rank1]: ",
+    ]
+
+    assert last_words([lines]) == " | ".join(lines[:2])
+    failed = {"kind": "own", "text": " ".join(line.removeprefix("[rank1]: ") for line in lines[:6])}
+    (found,) = who_broke([record(0), broken(1, error=failed)])
+    assert found.detail.endswith("invalid device ordinal GPU device may be out of range, do you have enough GPUs?")
 
 
 def test_healthy_logs_lead_to_no_cause():

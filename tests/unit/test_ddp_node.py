@@ -27,11 +27,18 @@ case "$*" in
 stop*) touch "$here/stopped" ;;
 esac
 """
-# Without arguments all GPUs that it may see; with --id= those of these numbers.
+# All GPUs that it may see, or with --id= those of these numbers. Without any it ends and says what an H200's did
+# (fixtures/h200_580.159.04/query_closed.txt and list_closed.txt).
 NVIDIA_SMI = """\
 #!/bin/sh
 case "$*" in
--L) for number in $INSTANCES; do printf '  MIG 3g.40gb     Device  0: (UUID: MIG-%s)\\n' "$number"; done ;;
+-L)
+  [ -n "$SEEN" ] || { echo "No devices were found"; exit 0; }
+  for number in $INSTANCES; do printf '  MIG 3g.40gb     Device  0: (UUID: MIG-%s)\\n' "$number"; done
+  exit 0 ;;
+*) [ -n "$SEEN" ] || { echo "No devices were found"; exit 6; } ;;
+esac
+case "$*" in
 *--id=*) for number in $(echo "$*" | sed 's/.*--id=\\([0-9,]*\\).*/\\1/' | tr , ' '); do echo "GPU-$number"; done ;;
 *) for number in $SEEN; do echo "GPU-$number"; done ;;
 esac
@@ -135,6 +142,13 @@ def test_where_slurm_constrains_nothing_the_granted_gpus_are_found_by_number(ste
     step.run(SEEN="0 1 2 3", CUDA_VISIBLE_DEVICES="2,3", SLURM_STEP_GPUS="2,3")
 
     assert "DDP_PROOF_GRANTED=GPU-2,GPU-3" in options(step.container, "--env")
+
+
+def test_what_nvidia_smi_says_where_it_finds_none_is_no_gpus_name(step):
+    assert step.run(SEEN="", CUDA_VISIBLE_DEVICES="0,1", SLURM_STEP_GPUS="0,1") == 2
+
+    assert "Slurm granted 2 GPUs, and nvidia-smi lists none: No devices were found" in step.log
+    assert not any("run" in call for call in step.calls)
 
 
 def test_a_mig_instance_is_handed_over_by_its_own_uuid_and_not_by_that_of_its_gpu(step):

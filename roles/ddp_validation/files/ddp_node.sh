@@ -29,6 +29,9 @@ if [[ $own == 127.* && $SLURM_JOB_NUM_NODES -gt 1 ]]; then
   exit 2
 fi
 
+# Where there is none, nvidia-smi says so on the same stream, in words.
+uuids_of() { nvidia-smi "$@" --query-gpu=uuid --format=csv,noheader | grep '^GPU-' || true; }
+
 # What Slurm granted: CUDA_VISIBLE_DEVICES in the step's own numbering, SLURM_STEP_GPUS in the machine's.
 # "NoDevFiles" is Slurm's word for no device at all.
 visible=${CUDA_VISIBLE_DEVICES:-}
@@ -46,12 +49,15 @@ elif ((${#granted[@]} > 0)); then
   # Where Slurm constrains devices, nvidia-smi lists exactly the granted ones; elsewhere it lists all, and numbers help.
   # MIG instances are listed below their GPUs, and have UUIDs of their own.
   mapfile -t seen < <(nvidia-smi -L | sed -n 's/^ .*(UUID: \(MIG-[^)]*\))$/\1/p')
-  if ((${#seen[@]} == 0)); then mapfile -t seen < <(nvidia-smi --query-gpu=uuid --format=csv,noheader); fi
+  if ((${#seen[@]} == 0)); then mapfile -t seen < <(uuids_of); fi
   if [[ ${granted[0]} == MIG-* ]]; then
     seen=("${granted[@]}")
   elif ((${#seen[@]} != ${#granted[@]})); then
-    mapfile -t seen < <(nvidia-smi --id="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-$visible}}" \
-      --query-gpu=uuid --format=csv,noheader)
+    mapfile -t seen < <(uuids_of --id="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-$visible}}")
+  fi
+  if ((${#seen[@]} == 0)); then
+    echo "Slurm granted ${#granted[@]} GPUs, and nvidia-smi lists none: $(nvidia-smi -L 2>&1 | tail -n 1)"
+    exit 2
   fi
   uuids=$(IFS=,; echo "${seen[*]}")
   for uuid in "${seen[@]}"; do options+=(--device "nvidia.com/gpu=$uuid"); done

@@ -91,14 +91,14 @@ def identity(job: Job) -> Outcome:
     guilty += [
         job.guilty(who["rank"], "no GPU was granted for it")
         for who in everyone
-        if not who["gpu"] and (device == "cuda" or "gpu" in job.simulated)
+        if not who["gpu"] and who["device"] == device and (device == "cuda" or "gpu" in job.simulated)
     ]
     holders = Counter(who["gpu"] for who in everyone if who["gpu"])
     guilty += [job.guilty(who["rank"], f"shares {who['gpu']}") for who in everyone if holders[who["gpu"]] > 1]
     guilty += [
         job.guilty(who["rank"], f"uses {who['gpu']}, which Slurm did not grant to this job")
         for who in everyone
-        if who["granted"] and who["gpu"] not in [bare(uuid) for uuid in who["granted"].split(",")]
+        if who["granted"] and who["gpu"] and who["gpu"] not in [bare(uuid) for uuid in who["granted"].split(",")]
     ]
     split = []
     for subject in ("versions", "settings"):
