@@ -125,7 +125,9 @@ def _partition(number: int, declared: Mapping[str, Any], compute: Sequence[str],
             )
         given[name] = item
     name = given.pop("PartitionName", None)
-    if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() in ("DEFAULT", "ALL"):
+    # YAML makes a number of 2024.
+    name = str(name) if type(name) is int else name
+    if not isinstance(name, str) or not _PARTITION.fullmatch(name) or name.upper() == "DEFAULT":
         raise ClusterctlError(
             f"slurm_partitions: PartitionName is {name!r}: it must be a name of letters, digits, '-', '_' and '.'",
             fix="name each partition, as PartitionName: gpu",

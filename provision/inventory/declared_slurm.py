@@ -23,6 +23,8 @@ from provision.slurm.parameters_together import together
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
 # No blank, quote, "#", backslash or line break: the value could end early or begin another parameter.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
+#: What salloc expands where a user calls it, and Slurm's daemons leave as it is: $SHELL.
+_EXPANDED = ("interactivestepoptions",)
 
 #: A place in the inventory: the variable, the entry's number where that is a list, and its key.
 Entry = tuple[str, int | None, str]
@@ -58,7 +60,8 @@ def slurm_value(where: str, name: str, value: Any, entry: Entry, *, blanks: bool
         return ",".join(slurm_value(where, name, item, entry) for item in value)
     text = str(value).strip() if isinstance(value, str | int | float) else ""
     words = text.split(" ") if blanks else [text]
-    if not all(_VALUE.fullmatch(word) for word in words):
+    plain = text.replace("$", "") if name.lower() in _EXPANDED else text
+    if not all(_VALUE.fullmatch(word) for word in (plain.split(" ") if blanks else [plain])):
         raise ClusterctlError(
             f"{where}: {name} is {value!r}: Slurm's files cannot hold that as a value",
             fix="use letters, digits and . , : ; = + * / % @ ( ) [ ] | & ! ~ ^ - _; no "

@@ -97,7 +97,7 @@ def test_an_alternate_is_another_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["batch", [], {}, ["batch"], [{}], [{"PartitionName": "a b"}], [{"PartitionName": 1}]]
+    "value", ["batch", [], {}, ["batch"], [{}], [{"PartitionName": "a b"}], [{"PartitionName": True}]]
 )
 def test_partitions_of_another_shape_are_refused(value: object) -> None:
     assert "slurm_partitions" in refusal(slurm_partitions=value).problem

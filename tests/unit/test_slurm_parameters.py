@@ -12,6 +12,7 @@ from provision.errors import ClusterctlError, ExitCode
 from provision.inventory import loader
 from provision.inventory.valid import declared
 from provision.slurm import parameters
+from provision.slurm.render import render
 
 #: Parameters of slurm.conf with a value that Slurm takes.
 GOOD: list[tuple[str, Any]] = [
@@ -297,3 +298,21 @@ def test_a_refusal_names_file_and_line(tmp_path: Path, text: str, line: int) -> 
         declared(loader.load(inventory))
 
     assert refused.value.problem.startswith(f"{tmp_path}/group_vars/all.yml, line {line}: ")
+
+
+def test_what_salloc_expands_for_its_user_stands_as_it_is() -> None:
+    options = "--interactive --preserve-env --pty $SHELL"
+
+    assert (
+        f'InteractiveStepOptions="{options}"'
+        in render(cluster(slurm_conf_parameters={"InteractiveStepOptions": options}))["slurm.conf"].splitlines()
+    )
+    with pytest.raises(ClusterctlError, match="cannot hold that"):
+        cluster(slurm_conf_parameters={"MailDomain": "$HOME"})
+
+
+@pytest.mark.parametrize(("value", "name"), [("all", "all"), ("ALL", "ALL"), (1, "1"), ("2024", "2024")])
+def test_a_partition_may_have_any_name_that_slurm_takes(value: Any, name: str) -> None:
+    (partition,) = cluster(slurm_partitions=[{"PartitionName": value}]).partitions
+
+    assert partition.name == name
