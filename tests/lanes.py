@@ -157,7 +157,7 @@ def environment(lab: bool) -> dict[str, str]:
     """Return the caller's environment without what would change what a test proves, and with our programs first."""
     dropped = ("ANSIBLE_CONFIG", "ANSIBLE_HOST_KEY_CHECKING", "PYTHONDONTWRITEBYTECODE", "CLUSTERCTL_KEEP_LABS")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    kept |= {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONHASHSEED": "0"}
+    kept |= {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONHASHSEED": "0", "COLUMNS": "220"}
     return kept | ({"CLUSTERCTL_KEEP_LABS": "1"} if lab else {})
 
 
