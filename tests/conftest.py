@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "support"), str(HERE / "lab")]
@@ -27,6 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             wrong.append(f"{item.name}: {error}")
     if wrong:
         raise pytest.UsageError("\n".join(wrong))
+
+# The same examples each time, however long one takes: a computer that is busy refutes nothing.
+settings.register_profile("ours", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
 
 
 def pytest_configure() -> None:

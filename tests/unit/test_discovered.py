@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provision.inventory.declared_hardware import hardware_from
@@ -57,7 +57,6 @@ _anything = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # slow is the computer that other tests keep busy
 @given(st.dictionaries(st.sampled_from([*GOOD, "bus_gres", "bus_gpus", "rdma_ports"]), _anything))
 def test_whatever_a_machine_answers_the_inventory_can_be_read_afterwards(answer: dict[str, Any]) -> None:
     told = discovered.read({**GOOD, **answer}, {})
