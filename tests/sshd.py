@@ -1,11 +1,10 @@
-"""A real OpenSSH server for tests: on the loopback address, on a free port, with keys made for the occasion."""
+"""A real OpenSSH server for tests: on the loopback address, on a port of the worker's own, with keys made for it."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,14 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from worker import free_port
+
 ADDRESS = "127.0.0.1"
 
+#: Seconds in which a server listens, also on a computer that is busy with much else.
+LISTENS = 60.0
 
-def free_port() -> int:
-    """Return a port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
+#: So many ports are tried where something else has taken one in the meantime.
+TRIES = 5
 
 
 def make_key(path: Path, *, passphrase: str = "") -> Path:
@@ -73,8 +73,8 @@ SETTINGS = (
 
 
 @contextmanager
-def serving(directory: Path, port: int, *lines: str) -> Iterator[Path]:
-    """Run a server with the keys in ``directory`` until the block ends; give its log.
+def serving(directory: Path, *lines: str) -> Iterator[tuple[int, Path]]:
+    """Run a server with the keys in ``directory`` until the block ends; give its port and its log.
 
     The keys are ``host_key`` and, for clients, those of ``authorized_keys``; ``lines`` are further settings.
 
@@ -92,37 +92,43 @@ def serving(directory: Path, port: int, *lines: str) -> Iterator[Path]:
         f"AuthorizedKeysFile {directory}/authorized_keys",
         f"PidFile {directory}/pid",
     )
-    configuration.write_text("\n".join([f"Port {port}", *places, *SETTINGS, *lines, ""]), encoding="utf-8")
-    with log.open("w") as output:
-        server = subprocess.Popen([program, "-D", "-e", "-f", str(configuration)], stderr=output)
-    try:
-        _wait(port, log)
-        yield log
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
+    for _ in range(TRIES):
+        port = free_port()
+        configuration.write_text("\n".join([f"Port {port}", *places, *SETTINGS, *lines, ""]), encoding="utf-8")
+        with log.open("w") as output:
+            server = subprocess.Popen([program, "-D", "-e", "-f", str(configuration)], stderr=output)
+        try:
+            if _listens(server, directory / "pid", log):
+                yield port, log
+                return
+        finally:
+            server.terminate()
+            server.wait(timeout=LISTENS)
+    raise RuntimeError(f"sshd finds no port: {log.read_text()}")
 
 
 @contextmanager
 def running(directory: Path, *extra: str) -> Iterator[Sshd]:
     """Run a server until the block ends; ``extra`` are further lines of its configuration."""
-    port = free_port()
     host_key = make_key(directory / "host_key")
     client_key = make_key(directory / "client_key")
     shutil.copy(directory / "client_key.pub", directory / "authorized_keys")
     kind, blob, *_ = host_key.with_suffix(".pub").read_text().split()
     known_hosts = directory / "known_hosts"
-    known_hosts.write_text(f"[{ADDRESS}]:{port} {kind} {blob}\n")
     lines = (f"ListenAddress {ADDRESS}", "PermitRootLogin prohibit-password", "LogLevel VERBOSE", "MaxStartups 100")
-    with serving(directory, port, *lines, *extra) as log:
+    with serving(directory, *lines, *extra) as (port, log):
+        known_hosts.write_text(f"[{ADDRESS}]:{port} {kind} {blob}\n")
         yield Sshd(directory, port, client_key, known_hosts, log)
 
 
-def _wait(port: int, log: Path) -> None:
-    for _ in range(100):
-        try:
-            socket.create_connection((ADDRESS, port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"sshd does not start: {log.read_text()}")
+def _listens(server: subprocess.Popen[bytes], pid: Path, log: Path) -> bool:
+    """Wait until the server itself notes that it listens; False where something else has its port."""
+    end = time.monotonic() + LISTENS
+    while not pid.exists() or pid.read_text().strip() != str(server.pid):
+        ended = server.poll() is not None
+        if ended and "in use" in log.read_text():
+            return False
+        if ended or time.monotonic() > end:
+            raise RuntimeError(f"sshd does not start: {log.read_text()}")
+        time.sleep(0.02)
+    return True

@@ -113,7 +113,6 @@ class Fleet:
 @contextmanager
 def running(directory: Path) -> Iterator[Fleet]:
     """Run the machines' server until the block ends; ``directory`` is empty and stays."""
-    port = sshd.free_port()
     host, client = (
         sshd.make_key(directory / name).with_suffix(".pub").read_text(encoding="utf-8")
         for name in ("host_key", "client_key")
@@ -123,7 +122,6 @@ def running(directory: Path) -> Iterator[Fleet]:
     script.write_text(ANSWER.format(answers=directory / "answers"), encoding="utf-8")
     script.chmod(0o755)
     (directory / "authorized_keys").write_text(f'restrict,command="{script}" {client}', encoding="utf-8")
-    (directory / "known_hosts").write_text(f"[127.0.*.*]:{port} {host}", encoding="utf-8")
     lines = (
         # Of one server, because it may listen on 16 addresses only; whoever is not here is refused.
         "ListenAddress 0.0.0.0",
@@ -133,5 +131,6 @@ def running(directory: Path) -> Iterator[Fleet]:
         "LogLevel ERROR",
         "MaxStartups 1000",
     )
-    with sshd.serving(directory, port, *lines):
+    with sshd.serving(directory, *lines) as (port, _):
+        (directory / "known_hosts").write_text(f"[127.0.*.*]:{port} {host}", encoding="utf-8")
         yield Fleet(directory, port)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from torchrun_nodes import LAUNCH
+from waiting import PATIENCE
 
 from provision.ansible_env import clean_environment
 from provision.inventory import loader
@@ -50,7 +51,7 @@ def forked_loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dumped]:
         yield dumped
     if reader.cache_info().currsize:
         # Its standard input ends, and it with it.
-        reader().communicate(timeout=10)
+        reader().communicate(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from waiting import PATIENCE
 
 from provision import content
 from provision.judge.ddp_evidence import Wants, evidence_from
@@ -52,16 +52,14 @@ def hand_over(directory: Path) -> None:
 
 def collect(directory: Path, run: str = "r1", number: str = "7") -> dict[str, Any]:
     hand_over(directory)
-    begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(directory.parent), run, number, str(OWNER)],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - begun < 15
     assert len(done.stdout) < 8 << 20
     document: dict[str, Any] = json.loads(done.stdout)
     return document

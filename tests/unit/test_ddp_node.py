@@ -6,11 +6,11 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE, until
 
 from provision import content
 
@@ -95,7 +95,7 @@ class Step:
 
     def run(self, **environment: str) -> int:
         process = self.start(**environment)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
         return process.returncode
 
     @property
@@ -235,14 +235,11 @@ def test_a_cancelled_job_stops_its_container_and_keeps_its_exit_code(step):
     (step.folder / "hang").touch()
     (step.folder / "podman.code").write_text("143")
     process = step.start()
-    deadline = time.monotonic() + 20
-    while not step.calls:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: step.calls)
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(timeout=20) == 143
+    assert process.wait(timeout=PATIENCE) == 143
     process.communicate()
     assert [call[0] for call in step.calls if call[0] in ("stop", "rm")] == ["stop", "rm"]
 

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE, until
 
 from provision import content
 
@@ -22,7 +22,7 @@ ENGINE = """\
 #!/bin/sh
 here=$(dirname "$0")
 echo "$@" >>"$here/calls"
-for word in $(cat "$here/slow" 2>/dev/null); do case " $* " in *" $word "*) exec sleep 30 ;; esac; done
+for word in $(cat "$here/slow" 2>/dev/null); do case " $* " in *" $word "*) exec sleep 600 ;; esac; done
 case "$*" in
 *" sbatch "*) cat >"$here/script"; cat "$here/sbatch.out"; exit "$(cat "$here/sbatch.code")" ;;
 *" scontrol "*) cat "$here/job" ;;
@@ -50,10 +50,11 @@ class Engine:
 
     @property
     def calls(self) -> str:
-        return (self.folder / "calls").read_text()
+        path = self.folder / "calls"
+        return path.read_text() if path.exists() else ""
 
     def start(self, **options: str) -> subprocess.Popen[str]:
-        settings = {"start-timeout": "5", "run-timeout": "5"} | options
+        settings = {"start-timeout": "600", "run-timeout": "600"} | options
         return subprocess.Popen(
             [
                 sys.executable,
@@ -72,7 +73,7 @@ class Engine:
         )
 
     def run(self, **options: str) -> dict[str, object]:
-        out, err = self.start(**options).communicate(timeout=30)
+        out, err = self.start(**options).communicate(timeout=PATIENCE)
         assert out, err
         [document] = json.loads(out)["jobs"]
         return dict(document)
@@ -111,7 +112,7 @@ def test_nodes_without_a_common_partition_have_jobs_of_their_own_at_the_same_tim
         {"expect": {"node2": 1}, "gpus": 0, "partition": "b"},
     ]
 
-    out, _ = engine.start().communicate(timeout=30)
+    out, _ = engine.start().communicate(timeout=PATIENCE)
 
     first, second = [line for line in engine.calls.splitlines() if " sbatch " in line]
     assert "--nodelist=node1 " in first
@@ -153,15 +154,16 @@ def test_a_job_that_does_not_start_is_cancelled_and_the_drained_node_is_named(en
 
 @pytest.mark.parametrize(
     "reason",
-    ["ReqNodeNotAvail,_UnavailableNodes:node2", "launch_failed_requeued_held"],
+    [
+        "ReqNodeNotAvail,_UnavailableNodes:node2",
+        pytest.param("launch_failed_requeued_held", marks=pytest.mark.slow),
+    ],
 )
 def test_a_job_that_no_waiting_would_start_is_reported_at_once(engine, reason):
     engine.answers(job=f"JobId=42 JobState=PENDING Reason={reason} ExitCode=0:0")
-    begun = time.monotonic()
 
-    document = engine.run(**{"start-timeout": "120"})
+    document = engine.run()
 
-    assert time.monotonic() - begun < 20
     assert document["reason"] == reason
     assert "scancel 42" in engine.calls
 
@@ -178,6 +180,7 @@ def test_a_slurmctld_that_takes_a_job_and_does_not_say_so_keeps_no_node(engine):
     assert f"scancel --name=clusterctl-ddp-{document['run_id']}" in engine.calls
 
 
+@pytest.mark.slow
 def test_a_slurmctld_that_falls_silent_does_not_keep_us_and_the_job_is_not_forgotten(engine):
     (engine.folder / "slow").write_text("scontrol scancel sinfo")
 
@@ -198,7 +201,7 @@ def test_a_job_that_does_not_end_is_cancelled_and_called_a_timeout(engine):
 def test_a_launch_that_a_node_never_confirms_is_no_running_job_and_costs_the_wait_for_a_start(engine):
     engine.answers(job="JobId=42 JobState=COMPLETING Reason=None Restarts=1 ExitCode=0:0")
 
-    document = engine.run(**{"start-timeout": "1", "run-timeout": "60"})
+    document = engine.run(**{"start-timeout": "1"})
 
     assert (document["state"], document["exit_code"], document["waited"]) == ("COMPLETING", None, 0)
     assert document["reason"].startswith("COMPLETING for ")
@@ -207,15 +210,12 @@ def test_a_launch_that_a_node_never_confirms_is_no_running_job_and_costs_the_wai
 
 def test_a_job_that_ran_and_whose_nodes_do_not_clear_up_is_waited_for_so_long_and_no_longer(engine):
     engine.answers(job="JobId=42 JobState=RUNNING Reason=None ExitCode=0:0")
-    process = engine.start(**{"run-timeout": "60", "clear-timeout": "1"})
-    deadline = time.monotonic() + 20
+    process = engine.start(**{"clear-timeout": "1"})
     # The second question is asked when the first one's answer has been read.
-    while (engine.calls if (engine.folder / "calls").exists() else "").count("scontrol") < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: engine.calls.count("scontrol") >= 2)
     engine.answers(job="JobId=42 JobState=COMPLETING Reason=None ExitCode=0:0")
 
-    [document] = json.loads(process.communicate(timeout=20)[0])["jobs"]
+    [document] = json.loads(process.communicate(timeout=PATIENCE)[0])["jobs"]
 
     assert document["state"] == "TIMEOUT"
     assert document["reason"].startswith("COMPLETING for ")
@@ -233,15 +233,12 @@ def test_a_refusal_carries_what_sbatch_said(engine):
 
 def test_stopping_the_wait_cancels_the_job(engine):
     engine.answers(job="JobId=42 JobState=RUNNING Reason=None ExitCode=0:0")
-    process = engine.start(**{"run-timeout": "60"})
-    deadline = time.monotonic() + 20
-    while "scontrol" not in (engine.calls if (engine.folder / "calls").exists() else ""):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = engine.start()
+    until(lambda: "scontrol" in engine.calls)
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert process.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
     assert "scancel 42" in engine.calls
     process.communicate()
 
@@ -253,5 +250,5 @@ def test_how_far_the_job_is_is_told_on_standard_error_and_the_document_stays_the
     assert process.stderr.readline() == "clusterctl-told: ended job 42: A who takes part: pass\n"
     assert process.stderr.readline() == "clusterctl-told: going job 42: B collectives\n"
     engine.answers(job="JobId=42 JobState=COMPLETED Reason=None ExitCode=0:0")
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert [job["state"] for job in json.loads(out)["jobs"]] == ["COMPLETED"]

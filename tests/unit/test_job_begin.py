@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from provision import content
 
@@ -47,7 +48,7 @@ def begin(tmp_path: Path) -> Begin:
         told = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "2001", "SLURM_JOB_GID": "3001", "SLURM_JOB_USER": "ada"}
         told |= {"SLURM_JOB_GPUS": "1,3"}
         told |= {"MOUNTED": str(tmp_path / "mounted"), "MOUNTS": str(tmp_path / "mounts")}
-        subprocess.run(["sh", "-c", script], env=told, check=True, timeout=30)
+        subprocess.run(["sh", "-c", script], env=told, check=True, timeout=PATIENCE)
         (line,) = (
             line
             for line in (tmp_path / "run/jobs/7/storage.conf").read_text().splitlines()

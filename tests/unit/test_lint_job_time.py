@@ -70,7 +70,7 @@ def text(form: str, times: int) -> str:
     return HEAD + re.sub("%(.*?)%", repeated, form, flags=re.DOTALL)
 
 
-LONGEST = 10
+LONGEST = 60
 
 
 @contextmanager
@@ -125,6 +125,7 @@ def test_a_script_is_read_in_a_time_that_grows_as_it_does(form: str) -> None:
     assert calls(form, 800) < 3 * calls(form, 400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", TEXTS)
 def test_the_processor_needs_no_more_for_it_than_the_script_grows(form: str) -> None:
     times = 1000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 
 import pytest
+from waiting import until
 
 from provision.events.fold import RunReport
 from provision.report.bar import Bar
@@ -107,9 +107,7 @@ def test_a_pipe_is_told_what_is_waited_for_without_any_event(monkeypatch: pytest
             report.add(event)
             progress(report, event)
         now[0] = 15.0
-        end = time.monotonic() + 5
-        while "waiting" not in stream.getvalue() and time.monotonic() < end:
-            time.sleep(0.001)
+        until(lambda: "waiting" in stream.getvalue())
 
     assert stream.getvalue().splitlines() == ["slurm: started after 0:00", "slurm: Start: waiting for node1 (0:15)"]
 

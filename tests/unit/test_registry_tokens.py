@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.x509 import load_der_x509_certificate
+from waiting import PATIENCE
 
 from provision import content
 
@@ -143,7 +144,7 @@ def test_a_munge_that_is_slow_keeps_nobody_else_waiting() -> None:
     slow, known = threading.Event(), {"MUNGE:good:": ("ada", NOW + 9)}
 
     def decode(credential: str) -> Any:
-        assert slow.wait(10)
+        assert slow.wait(PATIENCE)
         return 2003, int(NOW), PURPOSE
 
     people = TOKENS["People"](PURPOSE, decode, lambda _: "grace")
@@ -155,7 +156,7 @@ def test_a_munge_that_is_slow_keeps_nobody_else_waiting() -> None:
     assert people.who("MUNGE:good:", NOW) == "ada"
     slow.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert answers == ["grace", "grace"]
 
 
@@ -453,7 +454,7 @@ def asked(host: str, certified: Path, scope: str, credential: str = "") -> tuple
     request = urllib.request.Request(f"https://{host}/token?service=head:5003&scope={scope}", headers=headers)
     context = ssl.create_default_context(cafile=str(certified / "ca.crt"))
     try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:  # noqa: S310
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -511,7 +512,7 @@ def test_who_says_too_much_or_nonsense_is_let_go(served: str, certified: Path, s
     host, _, port = served.partition(":")
     context = ssl.create_default_context(cafile=str(certified / "ca.crt"))
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=PATIENCE) as plain,
         context.wrap_socket(plain, server_hostname=host) as stream,
     ):
         try:

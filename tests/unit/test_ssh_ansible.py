@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sshd import ADDRESS, Sshd, make_key, running
+from waiting import PATIENCE, until
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -67,7 +67,7 @@ def ansible(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
 
 
@@ -106,10 +106,7 @@ def test_a_runs_connections_end_with_it(sshd: Sshd, tmp_path: Path) -> None:
     report = playbooks.run([path.with_name("try.yml")], inventory=path, record=record)
 
     assert report.ok, report.failures
-    deadline = time.monotonic() + 5
-    while marked(record.id) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert marked(record.id) == []
+    until(lambda: marked(record.id) == [], "the end of its connections")
 
 
 LONG = """
@@ -123,6 +120,7 @@ LONG = """
 """
 
 
+@pytest.mark.slow
 def test_how_far_a_program_is_and_what_is_waited_for_come_while_it_runs(sshd: Sshd, tmp_path: Path) -> None:
     path = inventory(tmp_path, sshd, sshd.known_hosts)
     path.with_name("try.yml").write_text(LONG.format(seconds=11))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machines import plugin, ran_module, telling
+from waiting import until
 
 from provision import content
 from provision.model import told
@@ -110,9 +110,7 @@ def test_of_what_comes_slowly_all_that_is_new_is_told(monkeypatch: pytest.Monkey
     def stream() -> Iterator[bytes]:
         for step in steps:
             yield step.encode()
-            end = time.monotonic() + 5
-            while step and (not heard or heard[-1] != f"x: {step}") and time.monotonic() < end:
-                time.sleep(0.001)
+            until(lambda step=step: not step or heard[-1:] == [f"x: {step}"])
 
     telling.tell_of(stream(), lambda line: line, "x")
 

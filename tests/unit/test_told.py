@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from waiting import PATIENCE
 
 from provision.model.told import LONGEST, Told, heard, read, shown
 from provision.ssh import bounded
@@ -90,7 +91,7 @@ def test_it_is_heard_while_the_program_runs_and_is_part_of_what_it_printed() -> 
     assert process.stderr.read() == b"clusterctl-told: going 1 of 2\n"
     assert lines == ["going: node1: 1 of 2"]
     assert process.poll() is None
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE)
 
 
 def test_it_is_the_word_of_the_machine_to_which_the_task_is_delegated() -> None:

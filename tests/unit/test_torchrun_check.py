@@ -1,4 +1,4 @@
-"""Whatever keeps a training from its start ends the whole step in seconds, also where srun does not end it."""
+"""Whatever keeps a training from its start ends the whole step, also where srun does not end it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from torchrun_nodes import Node, script
 from torchrun_slurm import asking, health, main, network, step, talk, team
+from waiting import PATIENCE, until
 
 WHO = {"job": 7, "step": 0}
 
@@ -25,54 +26,48 @@ NOWHERE = "255.255.255.255"
 
 
 def both(program: Path, first: dict[str, str], second: dict[str, str], *words: str) -> tuple[Node, Node]:
-    """Start the step on both nodes, each with variables of its own."""
+    """Start the step on both nodes, each with variables of its own; to wait for the other would take an hour."""
     Node.job += 1
-    return Node(program, 0, list(words), **PAIR, **first), Node(program, 1, list(words), **PAIR, **second)
+    own = ["--check-wait", "3600", *words]
+    return Node(program, 0, own, **PAIR, **first), Node(program, 1, own, **PAIR, **second)
 
 
-def test_a_node_that_does_not_reach_the_first_ends_the_step_in_seconds(program: Path) -> None:
-    begun = time.monotonic()
+def test_a_node_that_does_not_reach_the_first_ends_the_step(program: Path) -> None:
     first, second = both(program, {}, {"MASTER_ADDR": NOWHERE}, *script("print('ran')"))
     (code, said), (other_code, other_said) = first.end(), second.end()
 
     assert (code, other_code) == (75, 75)
-    assert time.monotonic() - begun < 9
     wrong = f"torchrun-slurm: not started: 127.0.0.1: localhost cannot be reached at {NOWHERE}:"
     (told,) = (line for line in said if line.startswith(wrong))
     assert "a firewall between the nodes" in told
-    (took,) = (line for line in said if "checked in" in line)
-    assert float(took.split()[3]) < 5
     assert other_said == [], "the first node's task says it"
 
 
 def test_a_node_that_refuses_before_the_check_ends_the_step_with_its_code(program: Path) -> None:
-    begun = time.monotonic()
     first, second = both(program, {}, {"OMP_NUM_THREADS": "zero"}, *script("print('ran')"))
 
     (code, said), (other_code, other_said) = first.end(), second.end()
     assert (code, other_code) == (2, 2)
-    assert time.monotonic() - begun < 9
     assert other_said[0].startswith("torchrun-slurm: n2: OMP_NUM_THREADS is zero")
     assert [line for line in said if line.startswith("torchrun-slurm: not started: n2: OMP_NUM_THREADS is zero")]
 
 
+@pytest.mark.slow
 def test_a_first_node_that_refuses_tells_those_that_come(program: Path) -> None:
-    begun = time.monotonic()
     first, second = both(program, {"OMP_NUM_THREADS": "zero"}, {}, *script("print('ran')"))
 
     assert (first.end()[0], second.end()) == (2, (2, []))
-    assert time.monotonic() - begun < 9
 
 
+@pytest.mark.slow
 def test_what_all_nodes_refuse_keeps_nobody_waiting(program: Path) -> None:
-    begun = time.monotonic()
     wrong = {"OMP_NUM_THREADS": "zero"}
     first, second = both(program, wrong, wrong, *script("print('ran')"))
 
     assert (first.end()[0], second.end()[0]) == (2, 2)
-    assert time.monotonic() - begun < 9
 
 
+@pytest.mark.slow
 def test_who_comes_after_the_check_has_failed_is_told_and_does_not_wait(program: Path) -> None:
     Node.job += 1
     three = {"SLURM_STEP_NODELIST": "localhost,127.0.0.1,127.0.0.2", "SLURM_STEP_NUM_TASKS": "3"}
@@ -83,13 +78,12 @@ def test_who_comes_after_the_check_has_failed_is_told_and_does_not_wait(program:
     assert second.end()[0] == 75
     assert first.process.poll() is None, "somebody else is to come"
 
-    begun = time.monotonic()
     third = Node(program, 2, words, **own)
 
     assert (first.end()[0], third.end()) == (75, (75, []))
-    assert time.monotonic() - begun < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [(), ("--requeue-on=node-failure",)])
 def test_the_exit_code_stays_where_srun_ends_the_task_because_another_has_ended(
     program: Path, tmp_path: Path, asked: tuple[str, ...]
@@ -102,11 +96,11 @@ def test_the_exit_code_stays_where_srun_ends_the_task_because_another_has_ended(
     words = [*asked, *script("print('ran')")]
     first = Node(program, 0, words, **own)
     assert Node(program, 1, words, **own, MASTER_ADDR=NOWHERE).end()[0] == 75
-    time.sleep(0.5)
+    until(lambda: first.catches(signal.SIGTERM), "the end of the first node's check")
     assert first.process.poll() is None, "somebody else is to come"
 
     first.process.send_signal(signal.SIGTERM)
-    assert first.end(3)[0] == 75
+    assert first.end()[0] == 75
 
 
 #: Python calls this when it gives its modules up, after it has given signals their first meaning back.
@@ -199,14 +193,17 @@ def test_a_node_that_answers_nothing_at_all_is_cut_off_only_where_its_tasks_come
 
 def test_who_asks_for_another_job_or_node_is_told_nothing(begun: asking.Begun) -> None:
     told: list[bool] = []
-    waiting = threading.Thread(target=lambda: told.append(begun.refuse(["n2: wrong"], 75, 1.0)))
+    waiting = threading.Thread(target=lambda: told.append(begun.refuse(["n2: wrong"], 75, PATIENCE)))
     waiting.start()
     for other in ({"job": 8}, {"node": "n3"}):
         line = talk.Line(socket.create_connection(("", 0)))
         line.say({"who": {**WHO, "node": "n2", **other}})
-        assert line.hear(2) == {}
-    waiting.join()
-    assert told == [False]
+        assert line.hear(PATIENCE) == {}
+    assert told == []
+    line = talk.Line(socket.create_connection(("", 0)))
+    line.say({"who": {**WHO, "node": "n2"}})
+    waiting.join(PATIENCE)
+    assert told == [True]
 
 
 @pytest.mark.parametrize(
@@ -216,8 +213,8 @@ def test_who_asks_for_another_job_or_node_is_told_nothing(begun: asking.Begun) -
 def test_that_all_is_well_is_not_heard_from_who_asks(begun: asking.Begun, said: dict[str, Any]) -> None:
     line = talk.Line(socket.create_connection(("", 0)))
     line.say({"who": {**WHO, "node": "n2"}, **said})
-    assert line.hear(2)["refused"] == []
-    time.sleep(0.1)
+    assert line.hear(PATIENCE)["refused"] == []
+    assert line.hear(PATIENCE) == {}, "it has said all, and hung up"
     assert begun.told == {}
 
     own = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
@@ -255,21 +252,23 @@ def test_the_whole_check_takes_five_seconds_where_a_driver_hangs(
     assert main.options(["train.py"]).gpu_wait + 1 <= 5
     assert main.options(["--gpu-wait", "30", "train.py"]).gpu_wait == 30
     (tmp_path / "version").touch()
-    monkeypatch.setattr(health, "CUDA", "import time; time.sleep(60)")
+    monkeypatch.setattr(health, "CUDA", "import time; time.sleep(3600)")
 
-    gpus = health.Gpus(2, tmp_path / "version", limit=0.5)
-    time.sleep(0.5)
-    begun = time.monotonic()
-    assert "did not answer in 0.5 s" in gpus.told()["problem"], "its time runs while other things are looked at"
-    assert time.monotonic() - begun < 0.4
+    clock = [0.0]
+    monkeypatch.setattr(health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    gpus = health.Gpus(2, tmp_path / "version", limit=3600)
+    clock[0] = 3600
+    assert "did not answer in 3600 s" in gpus.told()["problem"], "its time runs while other things are looked at"
     found = health.look(gpus)
     (said,) = health.wrong({**found, "shm": health.LEAST_SHM})
     assert "--gpu-wait SECONDS" in said
     assert "nvidia-persistenced" in said
 
     monkeypatch.setattr(health, "CUDA", "print(0, 2)")
-    gpus = health.Gpus(2, tmp_path / "version", limit=0.5)
-    time.sleep(1.5)
+    gpus = health.Gpus(2, tmp_path / "version", limit=3600)
+    assert gpus._asked
+    gpus._asked.wait(PATIENCE)
+    clock[0] += 7200
     assert gpus.told()["answering"] == 2, "what it said in time counts"
 
 

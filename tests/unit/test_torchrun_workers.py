@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from torchrun_nodes import Node
 from torchrun_slurm import hostfile, launcher, main, network, numa, ssh, step, talk, team, watch
+from waiting import PATIENCE
 
 #: A launcher as torch.distributed.run and DeepSpeed's are: it starts what follows --no_python, once for each worker.
 #: DeepSpeed's tells each its rank in a word, and says that the GPUs are those from 0 on (deepspeed/launcher/launch.py).
@@ -89,7 +90,7 @@ def test_each_worker_runs_on_the_processors_that_are_near_its_gpu(
     ended, codes = threading.Event(), []
     running.follow(lambda code: (codes.append(code), ended.set()))
 
-    assert ended.wait(30)
+    assert ended.wait(PATIENCE)
     assert codes == [0]
     assert [one["cpus"] for one in found(tmp_path)] == ([allowed] * 2 if words else [sorted(one) for one in near])
     assert asked == ([] if words else [("1,0", set(allowed))])
@@ -155,7 +156,7 @@ def by_script(program: Path, place: Path, line: str, **environment: str) -> tupl
     Node.job += 1
     own = {"SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "1", "PATH": f"{place}/bin:{os.environ['PATH']}"}
     node = Node(program, 0, ["--env", "ssh", "sh", "train.sh"], **{**own, "MASTER_PORT": "23456", **environment})
-    out, said = node.process.communicate(timeout=60)
+    out, said = node.process.communicate(timeout=PATIENCE)
     return node.process.returncode, out.splitlines(), said
 
 
