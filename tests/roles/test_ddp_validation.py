@@ -173,7 +173,9 @@ def test_how_far_the_ranks_are_is_in_the_jobs_comment_in_words_of_the_program_al
         "SLURM_JOB_CPUS_PER_NODE": "48",
     }
 
-    done = subprocess.run(["bash", str(path)], env=environment, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(
+        ["bash", str(path)], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     shutil.rmtree(f"/tmp/clusterctl-ddp-{os.geteuid()}/{run}")
 
     assert done.returncode == 3, done.stderr

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from waiting import until
 
 from provision import content
 from provision.events.fold import RunReport
@@ -86,14 +87,14 @@ def start(root: Path, arguments: Sequence[str], **more: Any) -> subprocess.Popen
     return subprocess.Popen(command, text=True, cwd=root, **(pipes | more))
 
 
-def wait_for(condition: Any, seconds: float = 30) -> bool:
-    """Wait until ``condition()`` is true; say whether it became so."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
+def until_held(process: subprocess.Popen[str], root: Path, machines: int = 1) -> None:
+    """Wait until a process's run is in a task that holds on so many machines, which each note ``held``."""
+
+    def held() -> bool:
+        assert process.poll() is None, process.communicate()
+        return len(list(root.glob("held*"))) == machines
+
+    until(held, "the task that holds")
 
 
 def processes_of(state: Path) -> list[int]:

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -17,7 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible_runs import INVENTORY, LAUNCH, stages_in, start, wait_for, write_inventory
+from ansible_runs import INVENTORY, LAUNCH, stages_in, start, until_held, write_inventory
+from waiting import PATIENCE
+from worker import free_port
 
 from provision.runner import journal
 from provision.runner.process import kill_marked
@@ -66,14 +67,14 @@ DECRYPT = """
 
 HOLD = """
     - name: Hold on
-      ansible.builtin.shell: touch {{ inventory_dir }}/held; sleep 300
+      ansible.builtin.shell: touch {{ inventory_dir }}/held; sleep 3600
       run_once: true
 """
 
 
 def command(root: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     process = start(root, arguments, **more)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
@@ -183,7 +184,7 @@ def test_an_encrypted_inventory_is_provisioned_with_its_password(site: Path, wor
     secret.write_bytes(vault.encrypt("container_images_username: robot\n"))
     process = start(site, ["provision", "base", *words], stdin=subprocess.PIPE)
 
-    _, err = process.communicate(typed, timeout=120)
+    _, err = process.communicate(typed, timeout=PATIENCE)
 
     assert process.returncode == 0, err
     assert (site / "made-head").read_text() == "robot\n"
@@ -197,15 +198,8 @@ def test_a_limit_in_slurms_words_works_on_those_machines_only(site: Path) -> Non
     assert set(json.loads(done.stdout)["hosts"]) >= {"node1", "node2"}
 
 
-def closed_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
-
-
 def test_a_machine_that_is_down_costs_little_and_the_others_go_on(site: Path) -> None:
-    down = f"node2 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port={closed_port()}"
+    down = f"node2 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port={free_port()}"
     write_inventory(site, INVENTORY.replace("node2 ansible_host=192.0.2.12", down))
 
     done = command(site, "provision", "--json")
@@ -249,7 +243,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         run.finish("done")
     first = start(here, ["provision", "inventory.ini", "base"])
     try:
-        assert wait_for((here / "held").exists), first.communicate()
+        until_held(first, here)
         for _ in range(30):  # what each command that only reads leaves behind
             journal.begin(journal.prepare(state), "status", room=journal.LOOKS).finish("done")
         told = {
@@ -260,7 +254,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
         }
         live = [run for run in journal.runs(state) if run.alive]
         first.send_signal(signal.SIGINT)
-        first.communicate(timeout=30)
+        first.communicate(timeout=PATIENCE)
         log = all((run.directory / "ansible.log").exists() for run in live)
         yield Held(here, first, earlier, **told, live=live, log=log)
     finally:
@@ -293,11 +287,11 @@ def test_verify_beside_a_provision_is_unknown_and_asks_no_machine(held: Held) ->
 def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) -> None:
     stages_in(site, base=CHANGE, verify=HOLD)
     judging = start(site, ["verify", "inventory.ini"])
-    assert wait_for((site / "held").exists), judging.communicate()
+    until_held(judging, site)
 
     done = command(site, "provision", "inventory.ini", "base")
     judging.send_signal(signal.SIGINT)
-    judging.communicate(timeout=30)
+    judging.communicate(timeout=PATIENCE)
 
     assert done.returncode == 6, done.stderr
     assert "'verify'" in done.stderr
@@ -380,7 +374,7 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}
 
     process = start(site, ["provision", "inventory.ini", "base"], stderr=theirs, env=environment)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     os.close(theirs)
     written = os.read(ours, 65536).decode()
 
@@ -399,7 +393,7 @@ def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path, told: To
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
 
-    start(site, ["status"], stderr=theirs, env=environment).communicate(timeout=60)
+    start(site, ["status"], stderr=theirs, env=environment).communicate(timeout=PATIENCE)
     os.close(theirs)
     written = os.read(ours, 65536).decode()
 

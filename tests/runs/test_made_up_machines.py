@@ -24,12 +24,3 @@ def test_a_recorded_answer_is_judged_for_each_machine(fleet: Fleet) -> None:
     fleet.answer("machine_facts", {"machine": "none", "changed": False})
     with pytest.raises(SystemExit, match=r"made1 +: ok=0 .* failed=1"):
         roads.plain(fleet, roads.JUDGING, 2)
-
-
-def test_a_machine_that_shows_another_key_is_not_believed(fleet: Fleet) -> None:
-    known = fleet.directory / "known_hosts"
-    place, _, _ = known.read_text(encoding="utf-8").partition(" ")
-    client = (fleet.directory / "client_key.pub").read_text(encoding="utf-8")
-    known.write_text(f"{place} {client}", encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"(?s)Host key verification failed.*head .* unreachable=1"):
-        roads.plain(fleet, roads.JUDGING, 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_runs import PLAY, write_inventory
 from test_observe import DROP_IN, GOOD, MASKED, OBSERVED, REPLAY
+from waiting import PATIENCE
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -37,7 +38,7 @@ def planned(directory: Path, *words: str, **answers: dict[str, Any]) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     return done.stdout.partition("PLAY RECAP")[2]
 

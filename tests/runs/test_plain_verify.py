@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_runs import INVENTORY, write_inventory
+from waiting import PATIENCE
 
 from provision import content
 from provision.ansible_env import clean_environment
@@ -79,7 +80,7 @@ def verify(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from provision.runner.process import marked
 
 HANG = """
     - name: Hang
-      ansible.builtin.command: sleep 300
+      ansible.builtin.command: sleep 3600
       changed_when: false
 """
 
@@ -24,11 +23,9 @@ def test_a_run_that_has_reached_its_limit_is_stopped_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(limits.STAGES, "hang", (4, 0))
-    begun = time.monotonic()
 
     report, record = run(write_playbook(tmp_path / "hang.yml", HANG))
 
-    assert time.monotonic() - begun < 30
     assert list(report.warnings) == ["the limit of 4 s for the stage hang was reached, so the run was stopped"]
     assert exit_code("verify", report) is ExitCode.TERMINATED
     assert marked(record.id) == []
@@ -37,10 +34,10 @@ def test_a_run_that_has_reached_its_limit_is_stopped_says_so_and_leaves_nothing(
 def test_a_task_that_has_reached_its_limit_fails_its_machine_and_the_others_go_on(tmp_path: Path) -> None:
     tasks = """
     - name: Ask
-      ansible.builtin.command: sleep {{ 300 if inventory_hostname == 'node1' else 0 }}
+      ansible.builtin.command: sleep {{ 3600 if inventory_hostname == 'node1' else 0 }}
       changed_when: false
       failed_when: false
-      timeout: "{{ 3 if inventory_hostname == 'node1' else 60 }}"
+      timeout: "{{ 3 if inventory_hostname == 'node1' else 600 }}"
     - name: Go on
       ansible.builtin.command: "true"
       changed_when: false

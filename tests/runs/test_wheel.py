@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import ansible_runs
 import pytest
 
 from provision import content
+
+#: What Ansible reads travels inside the package.
+CARRIED = ("ansible.cfg", "playbooks", "roles", "plugins", "inventory")
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -24,13 +28,20 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment into which the built wheel, and nothing else of ours, was installed; its programs."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as it is built from this checkout."""
     here = tmp_path_factory.mktemp("wheel")
     # The build requirements are among the development dependencies: an isolated build would fetch them again.
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", here]
     run(*build, content.ROOT, cwd=here)
-    (wheel,) = here.glob("*.whl")
+    (built,) = here.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """A fresh environment into which the built wheel, and nothing else of ours, was installed; its programs."""
+    here = wheel.parent
     # Ours installs into it: to give it a pip of its own would take as long as all the rest.
     run(sys.executable, "-m", "venv", "--without-pip", here / "venv", cwd=here)
     install = [sys.executable, "-m", "pip", "--python", here / "venv/bin/python", "install", "--quiet", "--no-compile"]
@@ -38,6 +49,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here / "venv/bin"
 
 
+def test_the_wheel_has_what_the_checkout_has_and_nothing_else(wheel: Path) -> None:
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *CARRIED, "provision"]
+    names = subprocess.run(listed, cwd=content.ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    ours = {name for name in names if name and (content.ROOT / name).is_file()}
+
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+
+    assert found == {name if name.startswith("provision/") else f"provision/_content/{name}" for name in ours}
+
+
+@pytest.mark.slow
 def test_an_installed_clusterctl_carries_what_it_needs_and_finds_ansible_beside_it(
     installed: Path, tmp_path: Path
 ) -> None:
