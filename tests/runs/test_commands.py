@@ -48,6 +48,9 @@ CHECKS = """
         conclude: true
 """
 
+#: Of what comes before a verify is killed all is well.
+PASSES = CHECKS.replace("0644", "0400").partition("    - name: End badly")[0]
+
 STATUS = """
     - name: Report the cluster's state
       ansible.builtin.set_fact:
@@ -297,6 +300,28 @@ def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) 
     assert "'verify'" in done.stderr
     assert f"process {judging.pid}" in done.stderr
     assert not list(site.glob("made-*"))
+
+
+@pytest.mark.parametrize("what", ["the command", "Ansible"])
+def test_a_verify_that_is_killed_is_no_pass_and_the_status_says_so(site: Path, what: str) -> None:
+    stages_in(site, verify=PASSES + HOLD, status=STATUS)
+    judging = start(site, ["verify", "inventory.ini", "--json"])
+    until_held(judging, site)
+    [record] = [run for run in journal.runs(site / ".clusterctl") if run.facts["command"] == "verify"]
+
+    if what == "Ansible":
+        kill_marked(record.id)
+    else:
+        judging.kill()
+    out, err = judging.communicate(timeout=PATIENCE)
+    status = json.loads(command(site, "status", "inventory.ini", "--json").stdout)
+
+    if what == "Ansible":
+        assert (judging.returncode, json.loads(out)["verdict"]) == (8, "unknown"), err
+        assert json.loads(out)["counts"]["never_ran"] > 0
+    else:
+        assert (judging.returncode, out) == (-signal.SIGKILL, "")
+    assert (status["last_verdict"]["id"], status["last_verdict"]["verdict"]) == (record.id, "unknown")
 
 
 def test_many_looks_leave_a_running_provision_and_the_last_run_on_record(held: Held) -> None:
