@@ -16,25 +16,6 @@ def test_rows_and_systems_of_the_record_are_those_of_the_matrix() -> None:
     assert {system for systems in record.values() for system in systems} <= set(shape["systems"])
 
 
-def test_what_the_record_names_is_there() -> None:
-    named = {
-        test.partition("::")[0]
-        for systems in support.ran().values()
-        for kinds in systems.values()
-        for told in kinds.values()
-        for test in told["by"]
-    }
-
-    assert [path for path in sorted(named) if not (support.ROOT / path).exists()] == []
-
-
-def test_what_ran_on_virtual_machines_is_called_that() -> None:
-    cells = [kinds for systems in support.ran().values() for kinds in systems.values()]
-    ran = [(kind, test) for kinds in cells for kind, told in kinds.items() for test in told["by"]]
-
-    assert [test for kind, test in ran if (kind == "vm") != test.startswith("tests/vm/")] == []
-
-
 def test_what_has_only_been_rendered_counts_as_not_run() -> None:
     record: support.Record = {"mig": {"RHEL 9": {"rendered": {"on": "2026-01-01", "by": ["a"]}}}}
 
