@@ -156,11 +156,12 @@ def test_how_far_the_ranks_are_is_in_the_jobs_comment_in_words_of_the_program_al
     # The runs' directory of the site's proof is not this user's: the records go below /tmp.
     path.write_text(script)
     (tmp_path / "record").write_text(json.dumps(RECORD, indent=1))
-    run = f"test-{tmp_path.name}"
+    run = f"test-{os.getpid()}"
     for name, text in {
         "scontrol": f'[ "$1" = update ] && echo "$*" >>{tmp_path}/updates || echo node1',
         "getent": 'echo "10.0.0.11 STREAM $2"',
-        "srun": f'cp {tmp_path}/record "$DDP_RUN_DIRECTORY/rank-3.json"; sleep 2; exit 3',
+        "srun": f'cp {tmp_path}/record "$DDP_RUN_DIRECTORY/rank-3.json"\n'
+        f"until [ -e {tmp_path}/updates ]; do sleep 0.05; done; exit 3",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)

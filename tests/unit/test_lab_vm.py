@@ -240,7 +240,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """A lab with stand-ins for QEMU's programs, gone at the end."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    waits = "import time; time.sleep(60)"
+    waits = "import time; time.sleep(3600)"
     # Ready when it returns, as -daemonize is: its process is already the one that is looked for.
     (programs / "qemu-system-x86_64").write_text(
         "#!/bin/bash\n"
