@@ -29,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if wrong:
         raise pytest.UsageError("\n".join(wrong))
 
+
 # The same examples each time, however long one takes: a computer that is busy refutes nothing.
 settings.register_profile("ours", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")

@@ -7,13 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import waiting
 import yaml
 
 from provision import content
@@ -96,20 +96,9 @@ def docker(*words: str, check: bool = True) -> str:
     return run(["docker", *words], check=check).stdout.strip()
 
 
-#: How patient tests are. One number for all: a wait is over as soon as what it waits for is there.
-PATIENCE = 60 * float(os.environ.get("CLUSTERCTL_TEST_PATIENCE", "5"))
-
-
 def until(condition: Callable[[], object], what: str | Callable[[], str] = "it did not happen") -> None:
-    """Wait for something that becomes true by itself; ``what`` says, or finds out, what is wrong when it does not.
-
-    It is asked less and less often, every three seconds at last: each look costs the machines some of their processor.
-    """
-    end, pause = time.monotonic() + PATIENCE, 0.5
-    while not condition():
-        assert time.monotonic() < end, f"after {PATIENCE:g} s: {what if isinstance(what, str) else what()}"
-        time.sleep(pause)
-        pause = min(2 * pause, 3)
+    """Wait for something on a lab's machines, each look at which is a login or a container's process."""
+    waiting.until(condition, what, pause=0.5)
 
 
 @dataclass(frozen=True)
