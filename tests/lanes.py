@@ -67,7 +67,9 @@ def _scenarios(names: Sequence[str], *options: str) -> tuple[tuple[str, ...], ..
 #: What any change can break, and what `make test` runs.
 GATE = {
     "core": Lane(("tests/core",), lab=True),
-    "lint": Lane(commands=(("make", "lint"), ("pytest", "--collect-only", "-qq", "tests/lab", "tests/vm"))),
+    "lint": Lane(
+        commands=(("make", "lint"), ("pytest", "--collect-only", "-qq", "tests/lab", "tests/training", "tests/vm"))
+    ),
     "unit": Lane(("tests/unit",), ("-n", "2")),
     "runs": Lane(("tests/roles", "tests/runs"), ("-n", "2", "--dist", "loadfile")),
 }
