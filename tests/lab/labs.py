@@ -18,6 +18,7 @@ import yaml
 
 from provision import content
 from provision.ansible_env import clean_environment
+from provision.judge import slurm_answers
 from provision.lab import labs
 
 BIN = Path(sys.executable).parent
@@ -96,6 +97,10 @@ def docker(*words: str, check: bool = True) -> str:
     return run(["docker", *words], check=check).stdout.strip()
 
 
+#: How patient tests are: one number for all.
+PATIENCE = waiting.PATIENCE
+
+
 def until(condition: Callable[[], object], what: str | Callable[[], str] = "it did not happen") -> None:
     """Wait for something on a lab's machines, each look at which is a login or a container's process."""
     waiting.until(condition, what, pause=0.5)
@@ -169,6 +174,36 @@ class Lab:
         file = directory / "all.yml"
         file.write_text(yaml.safe_dump(variables), encoding="utf-8")
         file.chmod(0o600)
+
+    def node(self, name: str) -> slurm_answers.Node:
+        """Return what Slurm says of a node, as the product reads it; without a state where Slurm does not answer.
+
+        All nodes are asked for: of a single one slurmctld answers without counting anew what is allocated on it
+        (``_slurm_rpc_dump_node_single`` in its proc_req.c), so that it is mixed for minutes after a job's end.
+        """
+        told = self.root("head", "docker exec slurmctld scontrol show nodes --json", check=False)
+        return slurm_answers.nodes_in(told).get(name, slurm_answers.Node(name))
+
+    def node_is_well(self, name: str) -> bool:
+        """Tell whether a node takes jobs, whichever words Slurm joins to say so."""
+        return self.node(name).fit
+
+    def node_is_free(self, name: str) -> bool:
+        """Tell whether it does, and nobody's job is on it or still ends there."""
+        node = self.node(name)
+        return node.fit and not node.cpus_used and "COMPLETING" not in node.state
+
+    def nodes_are_well(self) -> bool:
+        """Tell whether all nodes take jobs: steps that begin before nodes have registered wait for minutes."""
+        return all(self.node_is_well(f"node{number + 1}") for number in range(self.nodes))
+
+    def state(self, job: str | int) -> str:
+        """Return a job's state without what Slurm adds to it: by slurmctld while that knows it, then by accounting."""
+        told = self.root("head", f"docker exec slurmctld scontrol show job {job} --json", check=False)
+        if found := slurm_answers.jobs_in(told):
+            return found[0].state[0]
+        asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State"
+        return self.root("head", asked, check=False).partition(" ")[0]
 
     def requeued(self, job: str) -> None:
         """Wait until a job is back in the queue, and spare it the two minutes for which slurmctld has it wait there."""

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import labs
 import pytest
@@ -17,14 +18,6 @@ README = (content.ROOT / "README.md").read_text(encoding="utf-8")
 
 #: A user whom the lab's inventory declares, with the lab's own key.
 USER = "ada"
-
-SCRIPT = """#!/bin/bash
-#SBATCH --job-name=first
-#SBATCH --nodes=2
-#SBATCH --gres=gpu:1
-echo "on $SLURM_JOB_NUM_NODES nodes, in $PWD"
-srun hostname
-"""
 
 
 def terminal(lab: labs.Lab, command: str) -> subprocess.Popen[str]:
@@ -61,7 +54,7 @@ def test_an_allocation_has_a_shell_where_she_is_as_it_was_before_and_steps_on_it
         pass
 
     told, _ = allocation.communicate(
-        f"{AS_BEFORE}; srun hostname </dev/null | sort | xargs echo steps\nexit 4\n", timeout=60
+        f"{AS_BEFORE}; srun hostname </dev/null | sort | xargs echo steps\nexit 4\n", timeout=labs.PATIENCE
     )
 
     assert "Granted job allocation" in prompt, prompt + told
@@ -74,24 +67,24 @@ def test_an_allocation_has_a_shell_where_she_is_as_it_was_before_and_steps_on_it
     assert allocation.returncode == 4
 
 
-def test_ctrl_c_twice_ends_a_step_at_once(provisioned_lab: labs.Lab) -> None:
+def test_ctrl_c_twice_ends_a_step(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
-    step = terminal(lab, "srun sleep 600")
+    step = terminal(lab, "srun sleep 3600")
     # The step, not the job only: srun does not yet ask while the node gets the job ready.
     labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
     assert step.stdin is not None
-    begun = time.monotonic()
 
-    step.stdin.write("\x03")
-    step.stdin.flush()
-    time.sleep(0.3)
-    told, _ = step.communicate("\x03", timeout=60)
+    # Again and again: what srun takes for twice lies within a second.
+    while step.poll() is None:
+        with suppress(BrokenPipeError):
+            step.stdin.write("\x03")
+            step.stdin.flush()
+        time.sleep(0.2)
 
-    assert "interrupt (one more within 1 sec to abort)" in told
+    assert step.stdout is not None
+    assert "interrupt (one more within 1 sec to abort)" in step.stdout.read()
     assert step.returncode != 0
     labs.until(lambda: not jobs(lab))
-    # Long before the program would have ended; how fast it is, the machine's load says.
-    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize("command", ["srun sleep 600", "salloc --nodes=1"])
@@ -115,6 +108,7 @@ def test_a_lost_connection_without_a_terminal_leaves_the_step_which_scancel_ends
     login.kill()
 
     login.communicate()
+    # For nothing that is there at once: it stays.
     time.sleep(3)
     assert jobs(lab) == ["RUNNING"]
     lab.said("scancel --me")
@@ -141,7 +135,7 @@ def test_a_running_job_is_watched_measured_and_given_a_file(provisioned_lab: lab
     job = lab.said("sbatch --parsable --nodes=2 first.sh")
     labs.until(lambda: f"{job}.0 " in lab.said("squeue --me --steps --noheader --format='%i '"))
 
-    assert lab.ssh("head", f"timeout 8 sattach {job}.0", user=USER).stdout.split()[-1] == "tick"
+    assert lab.said(f"timeout {labs.PATIENCE:g} sattach {job}.0 | grep --max-count=1 tick") == "tick"
     # Two tasks, and what the larger of them holds.
     labs.until(lambda: re.match(r"2\|[1-9]\d*K$", lab.said(f"sstat -n -P --jobs={job}.0 --format=NTasks,MaxRSS")))
     assert lab.said(f"cat slurm-{job}.out").split().count("carried") == 2
@@ -171,7 +165,7 @@ def test_a_job_of_hers_is_repeated_until_she_removes_it(provisioned_lab: labs.La
     lab.said("echo '0 3 * * * true' >first.sh; scrontab first.sh")
 
     assert lab.said("scrontab -l").endswith("0 3 * * * true")
-    assert lab.said("squeue --me --noheader --format=%T:%r") == "PENDING:BeginTime"
+    labs.until(lambda: lab.said("squeue --me --noheader --format=%T:%r") == "PENDING:BeginTime")
     lab.said("scrontab -r")
     labs.until(lambda: not jobs(lab))
 

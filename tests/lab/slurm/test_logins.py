@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import labs
 import pytest
 
@@ -51,27 +49,6 @@ def test_another_slurms_files_on_the_machine_are_not_theirs(provisioned_lab: lab
         assert said(lab, "srun --chdir=/ echo ran") == "ran"
     finally:
         lab.root("login1", "rm /etc/slurm/plugstack.conf; rmdir --ignore-fail-on-non-empty /etc/slurm")
-
-
-def test_a_step_goes_on_and_commands_work_as_before_when_slurmctld_is_back(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    since = lab.root("login1", "docker inspect --format '{{.State.StartedAt}}' sackd")
-    work = "srun --chdir=/ sh -c 'echo begun; while [ ! -e /home/ada/t-go ]; do sleep 0.2; done; echo ends; exit 5'"
-    step = subprocess.Popen(lab.entering("login1", work, user="ada"), stdout=subprocess.PIPE, text=True)
-    assert step.stdout is not None
-    assert step.stdout.readline() == "begun\n"
-    lab.root("head", "docker stop --time 60 slurmctld")
-    try:
-        assert lab.ssh("login1", "timeout 3 sinfo", user="ada").returncode != 0
-    finally:
-        lab.root("head", "docker start slurmctld")
-
-    labs.until(lambda: lab.ssh("login1", "timeout 3 sinfo", user="ada").returncode == 0)
-    said(lab, "touch t-go")
-    assert (step.communicate(timeout=60)[0], step.returncode) == ("ends\n", 5), "it went on"
-    said(lab, "rm t-go")
-    assert said(lab, "timeout 60 srun --chdir=/ echo ran") == "ran"
-    assert lab.root("login1", "docker inspect --format '{{.State.StartedAt}}' sackd") == since
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +24,8 @@ def slurm(lab: labs.Lab, *words: str, user: str = "0:0") -> str:
 
 def state(lab: labs.Lab) -> tuple[set[str], str]:
     """Return the node's state and the reason that it bears."""
-    node = json.loads(slurm(lab, "scontrol", "show", "node", "node1", "--json"))["nodes"][0]
-    return set(node["state"]), str(node.get("reason") or "")
+    node = lab.node("node1")
+    return set(node.state), node.reason
 
 
 def registered(lab: labs.Lab) -> int:
@@ -39,11 +38,8 @@ def submit(lab: labs.Lab, seconds: int) -> str:
     """Have a job run on the node, and return its number once it does."""
     told = slurm(lab, "sbatch", "--parsable", "--time=30", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
                  f"--wrap=sleep {seconds}", user=labs.PROVES)  # fmt: skip
-    for _ in range(60):
-        if "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={told}"):
-            return told
-        time.sleep(0.5)
-    raise AssertionError(f"job {told} does not start")
+    labs.until(lambda: lab.state(told) == "RUNNING", lambda: lab.state(told))
+    return told
 
 
 def node(lab: labs.Lab, wanted: str, **options: Any) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def lab(provisioned_lab: labs.Lab) -> Any:
 def test_a_job_ends_before_its_node_is_worked_on_and_the_node_comes_back(lab: labs.Lab) -> None:
     job = submit(lab, 8)
 
-    drained = node(lab, "drained", wait=120)
+    drained = node(lab, "drained", wait=300)
     left = slurm(lab, "squeue", "--noheader", "--nodelist=node1")
     during = state(lab)
     resumed = node(lab, "resumed")
@@ -80,18 +76,18 @@ def test_a_job_ends_before_its_node_is_worked_on_and_the_node_comes_back(lab: la
     assert during[1].startswith(REASON)
     assert resumed["changed"]
     assert "DRAIN" not in state(lab)[0]
-    assert "COMPLETED" in slurm(lab, "scontrol", "show", "job", job)
+    assert lab.state(job) == "COMPLETED"
 
 
 def test_a_job_that_does_not_end_in_time_keeps_its_node_and_goes_on(lab: labs.Lab) -> None:
-    job = submit(lab, 300)
+    job = submit(lab, 1200)
 
     result = node(lab, "drained", wait=6)
 
     assert result["failed"]
     assert f"jobs {job} were still running on node1" in result["msg"]
     assert "DRAIN" not in state(lab)[0]
-    assert "RUNNING" in slurm(lab, "squeue", "--noheader", "--format=%T", f"--jobs={job}")
+    assert lab.state(job) == "RUNNING"
 
 
 def test_a_node_that_somebody_else_has_drained_stays_theirs(lab: labs.Lab) -> None:
@@ -136,7 +132,7 @@ def kathmandu(lab: labs.Lab, machine: str) -> Iterator[None]:
 def started_anew(lab: labs.Lab) -> None:
     """Have the controller's daemons start again, and wait until nodes have registered: steps asked before that hang."""
     lab.root("head", "docker restart --time 60 slurmctld slurmdbd")
-    labs.until(lambda: slurm(lab, "sinfo", "--noheader", "--format=%T") == "idle")
+    labs.until(lab.nodes_are_well)
 
 
 def test_the_controllers_daemons_and_its_users_commands_have_its_time(lab: labs.Lab) -> None:
