@@ -1,4 +1,4 @@
-"""Verification: green on a healthy cluster, red with the right name when something is broken."""
+"""Verification: by the other door, and red with the right name when something is broken."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ OTHER_KEY = (
     " && systemctl restart munge"
 )
 OWN_KEY = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
+
+# Whole verifies, of what is seen every day of other faults (tests/core).
+pytestmark = pytest.mark.night
 
 #: By its own title: containers have programs of other names.
 DOCKERD = "-f '^([^ ]*/)?dockerd([: ]|$)'"
@@ -58,7 +61,6 @@ def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]
         lab.root(machine, repair)
 
 
-@pytest.mark.night
 def test_plain_ansible_comes_to_the_same_verdict_by_the_same_checks(provisioned_lab: labs.Lab) -> None:
     done = labs.playbook("verify", "-i", provisioned_lab.inventory, check=False)
 
@@ -69,7 +71,6 @@ def test_plain_ansible_comes_to_the_same_verdict_by_the_same_checks(provisioned_
     assert re.search(r"(?m)^ended: head: job \d+: J speed: pass$", done.stdout)
 
 
-@pytest.mark.night
 def test_an_odd_key_on_the_controller_is_the_controllers(provisioned_lab: labs.Lab) -> None:
     with broken(provisioned_lab, "head", OTHER_KEY, OWN_KEY):
         code, document = verified(provisioned_lab)
