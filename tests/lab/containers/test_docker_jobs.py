@@ -77,7 +77,7 @@ def left(lab: labs.Lab, user: str = "ada") -> str:
 
 def job(lab: labs.Lab, script: str, *options: str, user: str = "ada") -> subprocess.CompletedProcess[str]:
     """Run a script in a job of a user's, and wait for its end."""
-    words = ["srun", "--immediate=60", "--time=5", *options, "bash", "-c", script]
+    words = ["srun", "--time=15", *options, "bash", "-c", script]
     return lab.ssh("head", f"mkdir -p megatron && cd megatron && {shlex.join(words)}", user=user)
 
 
@@ -129,7 +129,7 @@ size='stat --file-system --format=%b /dev/shm'
 [ "$(docker exec llm $size)" = "$($size)" ] && echo "shm the job's"
 echo "policy $(docker inspect llm --format '{{.HostConfig.RestartPolicy.Name}}')"
 kill -9 $(docker inspect llm --format '{{.State.Pid}}')
-for _ in $(seq 50); do docker exec llm true 2>/dev/null && break; sleep 0.1; done
+until docker exec llm true 2>/dev/null; do sleep 0.2; done
 echo "restarts $(docker inspect llm --format '{{.RestartCount}} {{.State.Status}}')"
 """
 
@@ -166,7 +166,8 @@ def test_an_image_whose_files_are_of_many_users_is_built_in_a_job_and_found_from
     built.said("rm -r megatron .local/share/clusterctl", user="ben")
 
 
-#: A container's words, how it ends, and what is told.
+#: A container's words, how it ends, and what is told. What cannot be had is refused in a unit test
+#: (test_docker_in_jobs).
 ENDS = [
     ("megatron_pytorch sh -c 'exit 7'", 7, ""),
     ("megatron_pytorch sh -c 'kill -9 $$'", 137, ""),
@@ -176,24 +177,14 @@ ENDS = [
         0,
         "nvidia1 of 0",
     ),
-    ("--privileged megatron_pytorch sh -c 'ls /dev | grep ^nvidia[0-9]'", 1, "--privileged gives no more"),
-    ("--device /dev/nvidia0 megatron_pytorch true", 125, "was not granted that GPU"),
     ("--gpus all megatron_pytorch torchrun-slurm --dry-run train.py", 0, "--nproc_per_node 1"),
-    ("--gpus 2 megatron_pytorch true", 125, "this job was granted 1"),
-    ("-v /:/host megatron_pytorch true", 125, "/ is the node's"),
     ("-v /home/ben:/b megatron_pytorch ls /b", 2, "Permission denied"),
-    ("-v /home/ada/nowhere:/b megatron_pytorch true", 125, "/home/ada/nowhere is not on node1"),
-    ("nosuch:1 true", 125, "no image nosuch:1 is here"),
-    ("other:1 true", 125, "other:1 is for arm64"),
-    ("--pull never nosuch:1 true", 125, "no image nosuch:1 is here"),
 ]
 
 
-def test_how_a_container_ends_and_what_cannot_be_had_is_told_at_once(built: labs.Lab) -> None:
-    # The first GPU is another job's, and an image for other machines is none of the user's later jobs.
+def test_how_a_container_ends_is_told(built: labs.Lab) -> None:
+    # The first GPU is another job's.
     script = "export SLURM_STEP_GPUS=1\n"
-    script += "export JOB_IMAGES=none; printf 'FROM scratch\\nCOPY nvidia-smi /\\n' |"
-    script += " docker build -q -t other:1 --platform linux/arm64 -f - . >/dev/null; unset JOB_IMAGES\n"
     for words, _, _ in ENDS:
         script += f"echo; echo '==='; docker run --rm {words} 2>&1; echo \"ended $?\"\n"
 

@@ -58,11 +58,11 @@ def archive(place: Path) -> Path:
     name, files, file = "clusterctl-test-saved:1", io.BytesIO(), place / "saved.tar"
     with tarfile.open(fileobj=files, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("hello"))
-    subprocess.run(["docker", "import", "-", name], input=files.getvalue(), check=True, timeout=60)
+    subprocess.run(["docker", "import", "-", name], input=files.getvalue(), check=True, timeout=labs.PATIENCE)
     try:
-        subprocess.run(["docker", "save", "--output", str(file), name], check=True, timeout=60)
+        subprocess.run(["docker", "save", "--output", str(file), name], check=True, timeout=labs.PATIENCE)
     finally:
-        subprocess.run(["docker", "image", "rm", name], check=False, timeout=60)
+        subprocess.run(["docker", "image", "rm", name], check=False, timeout=labs.PATIENCE)
     file.with_name("saved.tar.gz").write_bytes(gzip.compress(file.read_bytes()))
     return file
 

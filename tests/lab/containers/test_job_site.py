@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,14 +82,12 @@ def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: la
     assert lab.said("HF_HOME=/mine srun printenv HF_HOME") == "/mine"
 
 
-def submitted(lab: labs.Lab, words: str, machine: str = "login1") -> tuple[list[str], float]:
-    """Return what sbatch said besides the job's number, and how many seconds it took; nothing of the job is left."""
-    begun = time.monotonic()
-    done = lab.ssh(machine, f"sbatch --parsable --hold {words}", user="ada")
-    taken = time.monotonic() - begun
+def submitted(lab: labs.Lab, words: str) -> list[str]:
+    """Return what sbatch said besides the job's number; nothing of the job is left."""
+    done = lab.ssh("login1", f"sbatch --parsable --hold {words}", user="ada")
     assert done.returncode == 0, done.stderr
-    assert lab.ssh(machine, f"scancel {done.stdout.strip()}", user="ada").returncode == 0
-    return done.stderr.splitlines(), taken
+    assert lab.ssh("login1", f"scancel {done.stdout.strip()}", user="ada").returncode == 0
+    return done.stderr.splitlines()
 
 
 def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image: labs.Lab) -> None:
@@ -116,33 +113,31 @@ def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(provisioned_l
         text = text.replace(old, new)
     lab.said(f"cat >seed.slurm <<'OF-THE-SEED'\n{text}\nOF-THE-SEED")
 
-    told, _ = submitted(lab, "seed.slurm")
+    told = submitted(lab, "seed.slurm")
 
     assert len(told) > 3
     assert told[0].startswith("lint-job: seed.slurm:")
     assert all(line.startswith("lint-job: ") for line in told), told
     assert told[-1].startswith("lint-job: the job is submitted all the same")
     # A good one is submitted without a word; from within a job, too.
-    assert submitted(lab, "--wrap=hostname")[0] == []
+    assert submitted(lab, "--wrap=hostname") == []
     assert "seed.slurm" in lab.said("srun sh -c 'sbatch --hold --parsable seed.slurm 2>&1'")
     lab.said("scancel --me; rm seed.slurm")
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 60", "#!/nonexistent"], ids=["sleeps", "cannot run"])
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 36000", "#!/nonexistent"], ids=["sleeps", "cannot run"])
 def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -> None:
+    """Who did would wait longer than any command of a test may take."""
     file = lab.root("login1", "ls /opt/clusterctl/slurm/*/lint-job/lint-job").split()[-1]
     lab.said("printf '#!/bin/sh\\nhostname\\n' >own.slurm")
-    _, before = submitted(lab, "own.slurm")
     lab.root("login1", f"mv {file} {file}.kept; printf '%s\\n' '{program}' >{file}; chmod 755 {file}")
     try:
-        told, taken = submitted(lab, "own.slurm")
+        told = submitted(lab, "own.slurm")
     finally:
         lab.root("login1", f"mv {file}.kept {file}")
 
     assert told == []
-    # A second is what it is given; the rest is what a busy computer may add.
-    assert taken < before + 10
 
 
 @pytest.mark.night

