@@ -39,6 +39,11 @@ def failing(checks: dict[str, Check]) -> list[str]:
     return sorted(name for name, check in checks.items() if check["verdict"] in ("fail", "unknown"))
 
 
+def becomes(state: str) -> str:
+    """Return a script that waits until the adapter is in a state."""
+    return f"until rdma link show rxe0/1 | grep -q 'state {state}'; do sleep 1; done"
+
+
 @contextmanager
 def broken(lab: vms.VmLab, machine: str, breaking: str, repairing: str) -> Iterator[None]:
     """Break something on a machine, and repair it again."""
@@ -88,7 +93,7 @@ def test_what_is_loaded_at_boot_is_what_ibstat_needs(vm_lab: vms.VmLab) -> None:
 
 def test_a_module_that_was_removed_leaves_no_adapter(vm_lab: vms.VmLab) -> None:
     gone = "rdma link delete rxe0; modprobe -r rdma_rxe; ! test -e /sys/class/infiniband/rxe0"
-    with broken(vm_lab, "node2", gone, "systemctl restart clusterctl-lab-rdma; sleep 2"):
+    with broken(vm_lab, "node2", gone, f"systemctl restart clusterctl-lab-rdma; {becomes('ACTIVE')}"):
         checks = verified(vm_lab)
 
     assert failing(checks["node2"]) == ["rdma.ports"]
@@ -98,7 +103,9 @@ def test_a_module_that_was_removed_leaves_no_adapter(vm_lab: vms.VmLab) -> None:
 
 
 def test_a_link_that_is_down_is_named_with_its_state(vm_lab: vms.VmLab) -> None:
-    with broken(vm_lab, "node2", "ip link set eth1 down; sleep 2", "ip link set eth1 up; sleep 2"):
+    with broken(
+        vm_lab, "node2", f"ip link set eth1 down; {becomes('DOWN')}", f"ip link set eth1 up; {becomes('ACTIVE')}"
+    ):
         checks = verified(vm_lab)
 
     assert failing(checks["node2"]) == ["rdma.state"]

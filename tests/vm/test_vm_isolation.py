@@ -84,11 +84,11 @@ def owners_job(node_lab: vms.VmLab) -> Iterator[str]:
         yield job
     finally:
         said(lab, OWNER, f"scancel {job}")
-        lab.wait_idle("node1", 300)
+        lab.wait_free("node1")
 
 
 def test_a_job_is_refused_what_is_anothers_or_the_machines(node_lab: vms.VmLab, owners_job: str) -> None:
-    job = "srun --nodelist=node1 --gres=gpu:1 --mem=200 --immediate=300 --time=10 --chdir=/"
+    job = "srun --nodelist=node1 --gres=gpu:1 --mem=200 --time=10 --chdir=/"
 
     told = json.loads(said(node_lab, CURIOUS, f"{job} python3 - {OWNERS_UID} {owners_job}", PROBES))
 
@@ -138,7 +138,7 @@ def test_a_job_over_its_memory_dies_alone(node_lab: vms.VmLab, owners_job: str) 
     # ConstrainSwapSpace: what a job may have is memory, not the machine's disk as well.
     swap = f"find /sys/fs/cgroup -path '*/job_{owners_job}/memory.swap.max' -exec cat {{}} +"
     assert lab.root("node1", swap) == "0"
-    greedy = "srun --nodelist=node1 --mem=100 --immediate=300 --time=10 --chdir=/ --job-name=greedy python3 -c"
+    greedy = "srun --nodelist=node1 --mem=100 --time=10 --chdir=/ --job-name=greedy python3 -c"
 
     died = subprocess.run(
         words(lab, CURIOUS, f'{greedy} "held = bytearray(400 << 20); print(len(held))"'),

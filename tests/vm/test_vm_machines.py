@@ -157,6 +157,6 @@ def test_a_machine_that_a_handler_reboots_comes_back_once_and_the_run_goes_on(
     )
     assert vm_lab.root("node1", "systemctl is-active munge docker").split() == ["active", "active"]
     # Slurm keeps a node out that has rebooted by itself, once its slurmd has said so.
-    labs.until(lambda: "down" in vm_lab.node_state("node1"), "slurmctld was not told of the reboot")
+    labs.until(lambda: "DOWN" in vm_lab.node("node1").state, "slurmctld was not told of the reboot")
     labs.clusterctl("provision", vm_lab.inventory, "slurm", timeout=vms.LIMIT)
-    vm_lab.wait_idle("node1", 300)
+    vm_lab.wait_free("node1")

@@ -73,24 +73,10 @@ class VmLab(labs.Lab):
         proves = "$(getent passwd slurmtest grace | head -n 1 | cut -d : -f 1)"
         return int(self.root("head", f"runuser -u {proves} -- {words} <<'END'\n#!/bin/sh\n{script}\nEND\n"))
 
-    def job_state(self, number: int) -> dict[str, str]:
-        """Return what Slurm says about a job, by Slurm's words."""
-        told = self.root("head", f"scontrol --oneliner show job {number}")
-        return dict(word.split("=", 1) for word in told.split() if "=" in word)
-
-    def node_state(self, node: str) -> str:
-        """Return a node's state in Slurm's words, in lower case, with all that is added to it.
-
-        Not ``sinfo --nodes=NAME``: slurmctld answers for a single node without counting anew what is allocated on it
-        (``_slurm_rpc_dump_node_single`` in its proc_req.c), so that one says mixed for minutes after a job's end.
-        """
-        told = self.root("head", f"scontrol --oneliner show node {node} | grep -o ' State=[^ ]*'")
-        return told.partition("=")[2].lower()
-
-    def wait_idle(self, node: str, seconds: float) -> None:
-        """Wait until Slurm calls a node idle; what it says of it otherwise is the error."""
+    def wait_free(self, node: str) -> None:
+        """Wait until a node takes jobs and has none; what Slurm says of it otherwise is the error."""
         asked = f"scontrol show node {node}; squeue"
-        labs.until(lambda: self.node_state(node) == "idle", lambda: self.root("head", asked))
+        labs.until(lambda: self.node_is_free(node), lambda: self.root("head", asked))
 
 
 @contextmanager
