@@ -68,7 +68,7 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(
         )
         for rank in (0, 1)
     ]
-    said = [rank.communicate(timeout=120)[0] for rank in ranks]
+    said = [rank.communicate(timeout=labs.PATIENCE)[0] for rank in ranks]
     if program == "proof":  # whose output is its log
         said = [(tmp_path / f"out/rank-{rank}.log").read_text(encoding="utf-8") for rank in (0, 1)]
 

@@ -45,7 +45,7 @@ def worker(python: Path, place: Path, *runs: tuple[str, str], **environment: str
 def ended(*workers: subprocess.Popen[str]) -> list[tuple[int, list[str]]]:
     """Return the exit code of each worker, and the lines that it has said."""
     try:
-        said = [one.communicate(timeout=120)[0].splitlines() for one in workers]
+        said = [one.communicate(timeout=labs.PATIENCE)[0].splitlines() for one in workers]
     finally:
         for one in workers:
             one.kill()
