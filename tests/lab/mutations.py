@@ -52,7 +52,7 @@ from mutations_services import KEYS, REGISTRY_STOPPED, SERVICES, UNREAD
 from mutations_users import REFUSED_USERS, USERS
 
 #: What provision cannot mend. A busy package manager, a full disk and more memory declared than there is stand in
-#: test_refusals and test_access, on machines that are not provisioned yet.
+#: test_refusals and tests/core, on machines that are not provisioned yet.
 REFUSED = (
     Row(
         "another Slurm runs",

@@ -87,7 +87,7 @@ def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_proc
     assert "torchrun-slurm: checked in " in log
 
 
-# For every day: a rank of the proof that is killed (test_ddp_job), and how torchrun-slurm watches (unit tests).
+# For every day: a rank of the proof that dies (test_ddp_job), and how torchrun-slurm watches (unit tests).
 @pytest.mark.night
 def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) -> None:
     lab = templates

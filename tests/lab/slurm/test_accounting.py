@@ -52,7 +52,7 @@ def test_the_database_runs_with_what_slurms_accounting_needs_and_for_this_machin
 
 
 def test_without_the_database_jobs_run_and_nothing_is_lost(lab: labs.Lab) -> None:
-    """That verify names it is seen in test_verify."""
+    """That verify names it is seen in tests/core."""
     lab.root("head", "docker stop --time 30 slurmdbd")
     try:
         job = person(lab, "ada", "cd && sbatch --parsable --wait --wrap true")
