@@ -84,7 +84,7 @@ def ended(lab: labs.Lab, words: str, before: str = "", step: str = STEP) -> tupl
     # Accounting is told a moment later than whoever waits.
     labs.until(lambda: re.search(r"\|\d", lab.said(f"{asked},End")), lambda: lab.said(asked))
     state, log = lab.said(asked), lab.said("cat step.log; rm step.sh step.log")
-    return state, [line for line in log.splitlines() if not line.startswith(("srun: ", "slurmstepd: "))]
+    return state, [line for line in log.splitlines() if not re.match(r"srun: |slurmstepd(-\S+)?: ", line)]
 
 
 FAILS = r"""
