@@ -104,7 +104,7 @@ ELSEWHERE = {
     # Every machine of the lab has the shells that its users have.
     "tests/unit/test_judge_cluster_users.py": {
         "a_shell_that_is_not_there_is_refused": ["cluster_users.shells"],
-        # A mistake of the inventory's, not of a machine's: the lab's test_users has it, too.
+        # A mistake of the inventory's, not of a machine's.
         "who_is_in_an_account_and_known_to_nobody_is_refused_before_anything_is_changed": ["cluster_users.accounts"],
         # What another file of sshd's says, nobody here mends.
         "keys_count_only_where_sshd_reads_them": ["cluster_users.logins"],
