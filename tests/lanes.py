@@ -17,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -165,12 +166,17 @@ def environment(lab: bool) -> dict[str, str]:
 
 RUNNING: set[subprocess.Popen[bytes]] = set()
 
-#: Machines come first to the processors. Kernels differ in which of these two counts.
-POLITE = ("sh", "-c", 'echo 19 2>/dev/null >/proc/self/autogroup || true; exec nice -n 10 "$@"', "polite")
+#: Set when somebody wants the run to end: no command begins then.
+STOPPED = threading.Event()
+
+#: Machines come first to the processors.
+POLITE = ("nice", "-n", "10")
 
 
 def call(command: Sequence[str], lane: Lane, log: Path, *, polite: bool, seconds: float) -> int | None:
     """Run one command, its output added to the log. Return its exit code; None where it hung and was ended."""
+    if STOPPED.is_set():
+        return None
     words = [*(POLITE if polite else ()), *command]
     with log.open("ab") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
@@ -186,6 +192,9 @@ def call(command: Sequence[str], lane: Lane, log: Path, *, polite: bool, seconds
             output.write(f"\nended after {seconds:.0f} s: it hung\n".encode())
             end(process)
             return None
+        except KeyboardInterrupt:
+            end(process)
+            raise
         finally:
             RUNNING.discard(process)
 
@@ -197,6 +206,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=seconds)
+
+
+def stop() -> None:
+    """End all commands that run."""
+    STOPPED.set()
+    for process in tuple(RUNNING):
+        end(process)
 
 
 def pytest(name: str, lane: Lane, *words: str) -> tuple[str, ...]:
@@ -329,7 +345,11 @@ def gate() -> list[Result]:
     with machines_first(), ThreadPoolExecutor(2) as pool:
         core = pool.submit(run, "core", again=True)
         others = pool.submit(lambda: [run(name, polite=True) for name in ("lint", "unit", "runs")])
-        return [core.result(), *others.result()]
+        try:
+            return [core.result(), *others.result()]
+        except KeyboardInterrupt:
+            stop()
+            raise
 
 
 def after_each_other(names: Sequence[str]) -> list[Result]:
@@ -383,8 +403,7 @@ def main(words: Sequence[str]) -> int:
         rest = {"gate": [], "all": list(REST), "night": list(NIGHT)}
         results += after_each_other([name for word in words for name in rest.get(word, [word])])
     except KeyboardInterrupt:
-        for process in tuple(RUNNING):
-            end(process)
+        stop()
         return 130
     finally:
         on_it = [result for result in results if LANES[result.name].lab]
