@@ -169,15 +169,16 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 #: Set when somebody wants the run to end: no command begins then.
 STOPPED = threading.Event()
 
-#: Machines come first to the processors.
+#: Machines come first to the processors, as long as there are some.
 POLITE = ("nice", "-n", "10")
+NO_MACHINES = threading.Event()
 
 
 def call(command: Sequence[str], lane: Lane, log: Path, *, polite: bool, seconds: float) -> int | None:
     """Run one command, its output added to the log. Return its exit code; None where it hung and was ended."""
     if STOPPED.is_set():
         return None
-    words = [*(POLITE if polite else ()), *command]
+    words = [*(POLITE if polite and not NO_MACHINES.is_set() else ()), *command]
     with log.open("ab") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
@@ -206,6 +207,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=seconds)
+
+
+def hurry() -> None:
+    """Let what still runs come to the processors like everything else on this computer: the machines are done."""
+    NO_MACHINES.set()
+    for process in tuple(RUNNING):
+        with suppress(OSError):  # it is over, or this user may not
+            os.setpriority(os.PRIO_PGRP, process.pid, 0)
 
 
 def stop() -> None:
@@ -344,6 +353,7 @@ def gate() -> list[Result]:
     remove_lab()
     with machines_first(), ThreadPoolExecutor(2) as pool:
         core = pool.submit(run, "core", again=True)
+        core.add_done_callback(lambda _: hurry())
         others = pool.submit(lambda: [run(name, polite=True) for name in ("lint", "unit", "runs")])
         try:
             return [core.result(), *others.result()]

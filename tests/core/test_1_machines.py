@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import labs
@@ -12,28 +10,8 @@ import snapshots
 import yaml
 
 
-@contextmanager
-def unchanged(lab: labs.Lab) -> Iterator[None]:
-    """Assert that the block leaves every machine's files as they are."""
-    before = {machine: snapshots.files(lab, machine) for machine in lab.machines}
-    yield
-    for machine in lab.machines:
-        assert snapshots.difference(before[machine], snapshots.files(lab, machine)) == [], machine
-
-
-def inventory(lab: labs.Lab, tmp_path: Path, replace: dict[str, str]) -> Path:
-    """Write a copy of the lab's inventory with something changed in it."""
-    text = lab.inventory.read_text(encoding="utf-8")
-    for old, new in replace.items():
-        assert old in text
-        text = text.replace(old, new)
-    path = tmp_path / "inventory.ini"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def test_a_check_run_works_on_clean_machines_and_changes_nothing(new_lab: labs.Lab) -> None:
-    with unchanged(new_lab):
+    with snapshots.unchanged(new_lab):
         done = labs.clusterctl("provision", new_lab.inventory, "--check", "--json", check=False)
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -95,10 +73,10 @@ def test_a_changed_host_key_is_refused_before_anything_is_sent(new_lab: labs.Lab
     public = (tmp_path / "host.pub").read_text().split()
     forged = tmp_path / "known_hosts"
     forged.write_text("".join(f"{new_lab.address(m)} {public[0]} {public[1]}\n" for m in new_lab.machines))
-    path = inventory(new_lab, tmp_path, {str(new_lab.directory / "known_hosts"): str(forged)})
+    path = new_lab.inventory_with(tmp_path, {str(new_lab.directory / "known_hosts"): str(forged)})
     before = new_lab.root("node1", "journalctl --unit ssh --no-pager | grep -c 'Accepted\\|Failed'", check=False)
 
-    with unchanged(new_lab):
+    with snapshots.unchanged(new_lab):
         done = labs.clusterctl("provision", path, "--json", check=False)
 
     report = json.loads(done.stdout)
@@ -110,9 +88,11 @@ def test_a_changed_host_key_is_refused_before_anything_is_sent(new_lab: labs.Lab
 
 
 def test_more_memory_than_the_machine_has_is_refused_and_nothing_is_changed(new_lab: labs.Lab, tmp_path: Path) -> None:
-    path = inventory(new_lab, tmp_path, {"[slurm_compute]\nnode1": "[slurm_compute]\nnode1 node_real_memory=99999999"})
+    path = new_lab.inventory_with(
+        tmp_path, {"[slurm_compute]\nnode1": "[slurm_compute]\nnode1 node_real_memory=99999999"}
+    )
 
-    with unchanged(new_lab):
+    with snapshots.unchanged(new_lab):
         done = labs.clusterctl("provision", path, "--json", check=False)
 
     document = json.loads(done.stdout)

@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import labs
 import pytest
 import snapshots
-
-OTHER_KEY = (
-    "cp -p /etc/munge/munge.key /root/munge.key && dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1"
-    " && systemctl restart munge"
-)
-
-
-OWN_KEY = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
-
-
-#: A job that cannot start is waited for; where it never will, not for long.
-NO_WAIT = ("-e", "ddp_validation_start_timeout=10")
-
-
-def verified(lab: labs.Lab, *words: str) -> tuple[int, dict[str, Any]]:
-    done = labs.clusterctl("verify", lab.inventory, "--json", *words, check=False)
-    assert done.stdout.strip(), done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, document
-
-
-def bad(document: dict[str, Any]) -> dict[str, set[str]]:
-    """Return the hosts of each check that is neither pass, warn nor skip."""
-    found: dict[str, set[str]] = {}
-    for check in document["checks"]:
-        if check["verdict"] in ("fail", "unknown"):
-            found.setdefault(check["id"], set()).add(check["host"])
-    return found
-
-
-@contextmanager
-def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]:
-    lab.root(machine, how)
-    try:
-        yield
-    finally:
-        lab.root(machine, repair)
+from breaking import NO_WAIT, OTHER_KEY, OWN_KEY, bad, broken, verified
 
 
 @pytest.mark.proves("provision")

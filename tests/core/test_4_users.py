@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import container_starts as containers
 import labs
 import pytest
-from trainings import CONTAINER, TRAIN
+from trainings import CONTAINER, TRAIN, met
 
 from provision.model.users_declared import users_from
 
@@ -225,9 +225,4 @@ def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab) -> None:
     step = f"{CONTAINER} torchrun-slurm --nproc-per-node 2 train.py"
     done = lab.ssh("head", f"srun --nodes=2 --ntasks-per-node=1 sh -c '{step}'", user=USER)
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    ranks = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
-    assert ranks == [f"rank {rank}/4 on node{rank // 2 + 1}, sum 6" for rank in range(4)]
-    (told,) = (line for line in done.stderr.splitlines() if line.startswith("torchrun-slurm: job"))
-    assert f"first node1 at {lab.address('node1')}:" in told
-    assert " by eth0, " in told
+    met(lab, done)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import time
 
 import labs
 import snapshots
 from breaking import apply, no_jobs, on_all, told_by_plan
+from interrupting import killed_at_its_first_change
 from mutation import Row, spoilt
 from mutations_files import LIMITS, PROGRAM, REGISTRY, astray
 from mutations_services import KEYS
 from mutations_users import USERS
-
-from provision.ansible_env import clean_environment
-from provision.runner import journal
 
 #: Something of each stage, and of each kind of thing that is managed.
 BROKEN = (
@@ -35,24 +29,6 @@ BROKEN = (
     astray("sinfo", "squeue"),
     *spoilt("gone", "ddp_validation", f"{PROGRAM}/reference.py", "node1"),
 )  # fmt: skip
-
-
-def killed_at_its_first_change(lab: labs.Lab) -> None:
-    """Start a provision, and kill it when its journal has the first result that says "changed"."""
-    before = {run.id for run in journal.runs(journal.state_directory(lab.inventory))}
-    words = [str(labs.BIN / "clusterctl"), "provision", str(lab.inventory)]
-    run = subprocess.Popen(words, env=clean_environment(), start_new_session=True, stderr=subprocess.DEVNULL)
-
-    def changed() -> bool:
-        records = [one for one in journal.runs(journal.state_directory(lab.inventory)) if one.id not in before]
-        files = [path for one in records if (path := one.directory / "journal.jsonl").exists()]
-        return any('"changed": true' in path.read_text(encoding="utf-8") for path in files)
-
-    while not changed():
-        assert run.poll() is None, "it was over without a change"
-        time.sleep(0.05)
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
 
 
 def test_what_is_broken_is_named_and_a_killed_run_is_finished_by_plain_ansible_while_jobs_go_on(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from shlex import quote
 from typing import Any
 
@@ -13,6 +15,15 @@ import snapshots
 from mutation import Row, expected
 
 Places = set[tuple[str, str]]
+
+OTHER_KEY = (
+    "cp -p /etc/munge/munge.key /root/munge.key && dd if=/dev/urandom of=/etc/munge/munge.key bs=1024 count=1"
+    " && systemctl restart munge"
+)
+OWN_KEY = "cp -p /root/munge.key /etc/munge/munge.key && rm /root/munge.key && systemctl restart munge"
+
+#: A job that cannot start is waited for; where it never will, not for long.
+NO_WAIT = ("-e", "ddp_validation_start_timeout=10")
 
 
 def on_all(lab: labs.Lab, ask: Any) -> dict[str, Any]:
@@ -120,12 +131,39 @@ def roles(checks: Places) -> Places:
     return {(JUDGED_AS.get(subject := name.partition(".")[0], subject), host) for name, host in checks}
 
 
+@contextmanager
+def broken(lab: labs.Lab, machine: str, how: str, repair: str) -> Iterator[None]:
+    """Break a machine, and repair it after the block."""
+    lab.root(machine, how)
+    try:
+        yield
+    finally:
+        lab.root(machine, repair)
+
+
+def verified(lab: labs.Lab, *words: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of a verify, and its document."""
+    done = labs.clusterctl("verify", lab.inventory, "--json", *words, check=False)
+    assert done.stdout.strip(), done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, document
+
+
+def bad(document: dict[str, Any]) -> dict[str, set[str]]:
+    """Return the hosts of each check that is neither pass, warn nor skip."""
+    found: dict[str, set[str]] = {}
+    for check in document["checks"]:
+        if check["verdict"] in ("fail", "unknown"):
+            found.setdefault(check["id"], set()).add(check["host"])
+    return found
+
+
 def seen_by_verify(lab: labs.Lab, rows: tuple[Row, ...]) -> list[str]:
     """Return how what verify says differs from what the rows say."""
     told = labs.document(lab.inventory, "verify")
-    bad = [check for check in told["checks"] if check["verdict"] in ("fail", "unknown") and not check["follows"]]
+    wrong = [check for check in told["checks"] if check["verdict"] in ("fail", "unknown") and not check["follows"]]
     ended = (told["exit_code"], told["verdict"])
-    return [*differences(rows, bad), *([] if ended == (8, "fail") else [f"it ended with {ended}"])]
+    return [*differences(rows, wrong), *([] if ended == (8, "fail") else [f"it ended with {ended}"])]
 
 
 #: What is wrong with a file in the words of a check: its text, perhaps beside its mode and owner.

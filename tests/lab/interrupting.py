@@ -16,11 +16,16 @@ def runs(lab: labs.Lab) -> set[str]:
     return {run.id for run in journal.runs(journal.state_directory(lab.inventory))}
 
 
-def results(lab: labs.Lab, before: set[str]) -> int:
-    """Return how many results of tasks there are in the journals of runs that have begun since."""
+def told(lab: labs.Lab, before: set[str], words: str) -> int:
+    """Return how often these words stand in the journals of runs that have begun since."""
     records = [run for run in journal.runs(journal.state_directory(lab.inventory)) if run.id not in before]
     files = [path for run in records if (path := run.directory / "journal.jsonl").exists()]
-    return sum(path.read_text(encoding="utf-8").count('"event": "result"') for path in files)
+    return sum(path.read_text(encoding="utf-8").count(words) for path in files)
+
+
+def results(lab: labs.Lab, before: set[str]) -> int:
+    """Return how many results of tasks there are in the journals of runs that have begun since."""
+    return told(lab, before, '"event": "result"')
 
 
 def begun(lab: labs.Lab, number: int, command: str, *words: str) -> subprocess.Popen[str]:
@@ -44,3 +49,15 @@ def killed(lab: labs.Lab, number: int) -> bool:
     process.communicate()
     print(f"a provision was {'killed at' if lives else 'over before'} {number} results")
     return lives
+
+
+def killed_at_its_first_change(lab: labs.Lab) -> None:
+    """Start a provision, and kill it when its journal has the first result that says "changed"."""
+    before = runs(lab)
+    words = [str(labs.BIN / "clusterctl"), "provision", str(lab.inventory)]
+    run = subprocess.Popen(words, env=clean_environment(), start_new_session=True, stderr=subprocess.DEVNULL)
+    while not told(lab, before, '"changed": true'):
+        assert run.poll() is None, "it was over without a change"
+        time.sleep(0.05)
+    run.kill()
+    run.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -85,13 +84,6 @@ def tasks(
     return run([BIN / "ansible-playbook", "-i", inventory, file], check=False, env=environment)
 
 
-def free_port() -> int:
-    """Return a port of this computer's own address on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def docker(*words: str, check: bool = True) -> str:
     """Run docker and return what it printed."""
     return run(["docker", *words], check=check).stdout.strip()
@@ -123,6 +115,16 @@ class Lab:
     def inventory(self) -> Path:
         """The inventory that ``lab up`` wrote."""
         return self.directory / "inventory.ini"
+
+    def inventory_with(self, directory: Path, replace: dict[str, str]) -> Path:
+        """Write a copy of the inventory with something changed in it, and return where it is."""
+        text = self.inventory.read_text(encoding="utf-8")
+        for old, new in replace.items():
+            assert old in text
+            text = text.replace(old, new)
+        path = directory / "inventory.ini"
+        path.write_text(text, encoding="utf-8")
+        return path
 
     @property
     def machines(self) -> list[str]:

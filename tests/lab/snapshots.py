@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import labs
@@ -125,6 +127,15 @@ def wide(lab: labs.Lab, machine: str) -> dict[str, list[Any]]:
 def difference(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> list[str]:
     """Return the paths that are not the same on both sides."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+@contextmanager
+def unchanged(lab: labs.Lab) -> Iterator[None]:
+    """Assert that the block leaves every machine's files as they are."""
+    before = {machine: files(lab, machine) for machine in lab.machines}
+    yield
+    for machine in lab.machines:
+        assert difference(before[machine], files(lab, machine)) == [], machine
 
 
 def services(lab: labs.Lab, machine: str) -> dict[str, Any]:

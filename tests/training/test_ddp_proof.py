@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import labs
 import pytest
+from worker import free_port
 
 from provision import content
 from provision.judge import ddp
@@ -67,7 +67,7 @@ class Trial:
         """Run the ranks as torchrun and srun would, ending all when one fails; return the verdict's checks by name."""
         nodes = nodes or {"node1": 2}
         expect = expect or nodes
-        port = labs.free_port()
+        port = free_port()
         world = str(sum(nodes.values()))
         common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
         fixed = ["--run-id", "r1", "--expect", ",".join(f"{node}={count}" for node, count in expect.items())]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import labs
 import pytest
+from worker import free_port
 
 from provision import content
 
@@ -50,7 +51,7 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(
         ]
     else:
         words = [str(JOBS / program.split()[0]), *program.split()[1:]]
-    port = str(labs.free_port())
+    port = str(free_port())
     both = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,

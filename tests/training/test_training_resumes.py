@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import labs
+from worker import free_port
 
 from provision import content
 
@@ -76,7 +77,7 @@ def test_the_last_two_checkpoints_are_kept_and_the_older_one_stands_in_for_the_n
 def test_workers_that_would_begin_at_different_steps_do_not_begin(torch_python: Path, tmp_path: Path) -> None:
     own, elsewhere = "--steps 2 --checkpoint own", "--steps 2 --checkpoint elsewhere"
     alone, together = (f"os.environ['WORLD_SIZE'] = '{world}'" for world in (1, 2))
-    port = str(labs.free_port())
+    port = str(free_port())
     ranks = [[(alone, own), (together, own)], [(together, elsewhere)]]
 
     done = ended(
@@ -91,7 +92,7 @@ def test_workers_that_would_begin_at_different_steps_do_not_begin(torch_python: 
 def test_workers_end_together_however_long_the_first_one_saves(torch_python: Path, tmp_path: Path) -> None:
     """Slurm kills what is left of a step a minute after the first of its tasks that ends (--wait=60)."""
     (tmp_path / "stop").touch()
-    ports = [f"os.environ['MASTER_PORT'] = '{labs.free_port()}'" for _ in range(2)]
+    ports = [f"os.environ['MASTER_PORT'] = '{free_port()}'" for _ in range(2)]
     at_its_end = (f"{SLOW}{ports[0]}", "--steps 1 --checkpoint end.pt")
     stopped = (f"{ports[1]}; os.environ['STOP_FILE'] = 'stop'", "--steps 1000000 --checkpoint stopped.pt")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import labs
 import pytest
+from worker import free_port
 
 from provision import content
 
@@ -486,7 +487,7 @@ def seen_by_ssh(lab: labs.Lab, printed: str, address: str, shown: str) -> None:
     port = words[2].split(":")[0]
     *command, target, _ = map(str, lab.entering("head", "", user="ada"))
     # On a port of this computer that is free, whatever else runs on it.
-    here = labs.free_port()
+    here = free_port()
     tunnel = subprocess.Popen([*command, "-N", "-L", f"{here}{words[2].removeprefix(port)}", target])
     try:
         page = ["curl", "--silent", "--location", address.replace(f":{port}/", f":{here}/")]

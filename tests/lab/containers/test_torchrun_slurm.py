@@ -8,7 +8,7 @@ from pathlib import Path
 
 import labs
 import pytest
-from trainings import CONTAINER, TRAIN
+from trainings import CONTAINER, TRAIN, met
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,7 @@ def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words:
         "head", f"srun --nodes=2 --ntasks-per-node={tasks} sh -c '{CONTAINER} torchrun-slurm {words}'", user="ada"
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    ranks = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
-    assert ranks == [f"rank {rank}/4 on node{rank // 2 + 1}, sum 6" for rank in range(4)]
-    (told,) = (line for line in done.stderr.splitlines() if line.startswith("torchrun-slurm: job"))
-    assert f"first node1 at {lab.address('node1')}:" in told
-    assert " by eth0, " in told
+    met(lab, done)
     lab.said("rm train.py platform.sh")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import labs
@@ -13,31 +12,11 @@ import pytest
 import snapshots
 
 
-@contextmanager
-def unchanged(lab: labs.Lab) -> Iterator[None]:
-    """Assert that the block leaves every machine's files as they are."""
-    before = {machine: snapshots.files(lab, machine) for machine in lab.machines}
-    yield
-    for machine in lab.machines:
-        assert snapshots.difference(before[machine], snapshots.files(lab, machine)) == [], machine
-
-
-def inventory(lab: labs.Lab, tmp_path: Path, replace: dict[str, str]) -> Path:
-    """Write a copy of the lab's inventory with something changed in it."""
-    text = lab.inventory.read_text(encoding="utf-8")
-    for old, new in replace.items():
-        assert old in text
-        text = text.replace(old, new)
-    path = tmp_path / "inventory.ini"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def test_a_key_that_the_machines_do_not_accept_is_named_as_the_cause(small_lab: labs.Lab, tmp_path: Path) -> None:
     labs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
-    path = inventory(small_lab, tmp_path, {str(small_lab.directory / "id_ed25519"): str(tmp_path / "other")})
+    path = small_lab.inventory_with(tmp_path, {str(small_lab.directory / "id_ed25519"): str(tmp_path / "other")})
 
-    with unchanged(small_lab):
+    with snapshots.unchanged(small_lab):
         done = labs.clusterctl("provision", path, "--json", check=False)
 
     refused = {check["host"]: check["id"] for check in json.loads(done.stdout)["checks"] if check["verdict"] == "fail"}
@@ -66,10 +45,10 @@ def test_where_sudo_asks_for_a_password_a_wrong_one_is_tried_once(
     small_lab: labs.Lab, asked: str, tmp_path: Path
 ) -> None:
     lab = small_lab
-    path = inventory(lab, tmp_path, {"ansible_user=admin": "ansible_user=someone"})
+    path = lab.inventory_with(tmp_path, {"ansible_user=admin": "ansible_user=someone"})
     before = failures(lab)
 
-    with unchanged(lab):
+    with snapshots.unchanged(lab):
         wrong = labs.clusterctl("provision", path, "base", "-K", check=False, input="battery staple\n")
     after = failures(lab)
     right = labs.clusterctl("preflight", path, "-K", "--json", check=False, input=f"{asked}\n")
@@ -102,7 +81,7 @@ def failures(lab: labs.Lab) -> dict[str, int]:
 def test_a_full_disk_on_the_controller_is_found_before_anything_changes(small_lab: labs.Lab) -> None:
     small_lab.root("head", "mount -t tmpfs -o size=16m tmpfs /var/cache")
     try:
-        with unchanged(small_lab):
+        with snapshots.unchanged(small_lab):
             done = labs.clusterctl("provision", small_lab.inventory, "--json", check=False)
 
         checks = json.loads(done.stdout)["checks"]
