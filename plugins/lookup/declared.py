@@ -17,6 +17,7 @@ from provision.inventory.declared_images import images_from, told
 from provision.model import addresses, gres
 from provision.model.users import UsersError
 from provision.model.users_declared import users_from
+from provision.nvidia import releases
 from provision.slurm.conf import unconfined
 from provision.slurm.render import render
 
@@ -35,6 +36,7 @@ options:
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
       - C(slurm), the texts of Slurm's configuration by name, as C(clusterctl render) writes them. Not by the lookup
         C(template), which copies all variables for each file (0.2 s of processor here).
+      - C(torch), what pip is asked for to have a PyTorch that runs on the drivers that nodes declare.
       - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
       - C(unmounted), what machines have had of those and are to have no longer, with the machines.
@@ -67,7 +69,7 @@ class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         values = {
             "entries": _entries, "job_images": _job_images, "mirrors": _mirrors, "mounts": _mounts, "proof": _proof,
-            "ranks": _ranks, "slurm": _slurm, "unconfined": _unconfined, "unmounted": _unmounted,
+            "ranks": _ranks, "slurm": _slurm, "torch": _torch, "unconfined": _unconfined, "unmounted": _unmounted,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -127,6 +129,14 @@ def _ranks(groups, hostvars, without_gpus=1):
 
 def _slurm(groups, hostvars):
     return _of_the_cluster(render, groups, hostvars)
+
+
+def _torch(groups, hostvars):
+    nodes = [str(node) for node in groups.get("slurm_compute") or ()]
+    told = [
+        str(node.get("nvidia_driver_branch", "")) for node in read(hostvars, nodes, ["nvidia_driver_branch"]).values()
+    ]
+    return releases.torch_for({int(branch) for branch in told if branch.isdecimal()})
 
 
 def _unconfined(groups, hostvars):

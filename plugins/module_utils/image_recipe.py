@@ -14,7 +14,7 @@ import os
 import platform
 from pathlib import Path
 
-from ansible.module_utils import checksums, image_registry
+from ansible.module_utils import checksums, image_registry, wheels
 
 
 def recipe_of(params):
@@ -100,4 +100,8 @@ def collect(ask, store, patience=1):
     def has(image, digest):
         return image_registry.within(limit, lambda: image_registry.has(image, digest, limit))
 
-    return {name: state({**recipe, **store}, has) for name, recipe in ask.items()}
+    found = {name: state({**recipe, **store}, has) for name, recipe in ask.items()}
+    for name, image in found.items():
+        if not image["reference"]:
+            image["lacking"] = wheels.lacking(ask[name], limit)
+    return found

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.judge import images
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts
 
 SUBJECT = Subject("ddp_validation", ("user", "image", "stored"), fix="clusterctl provision slurm")
+BEFORE = Subject("ddp_validation", ("source",), before=True)
+
+_NAME_IT = (
+    "set ddp_validation_image to an image that has PyTorch, ddp_validation_wheels to a directory of wheels on the"
+    " controller, or index-url in its /etc/pip.conf; then clusterctl provision slurm"
+)
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -17,9 +23,13 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``wants``: ``user``, as provision.model.proof.ProofUser tells it; ``builds``, whether this machine has the image of
     the recipe to build; ``compute``, whether jobs run here, from the image ``reference`` (None where the controller did
-    not say which) in ``store``.
+    not say which, empty where there is none yet) in ``store``; ``unbuilt``, why the image could not be built in this
+    run, empty where it could or nobody tried; ``verify``: the checks are for a verdict.
+
+    An image that cannot be had keeps nobody from running Slurm: it is a warning where it was tried. Without it a
+    verdict is unknown: the cluster is unproven.
     """
-    return [_user(facts, wants), _image(facts, wants), _stored(facts, wants)]
+    return [_user(facts, wants), _source(facts, wants), _image(facts, wants), _stored(facts, wants)]
 
 
 def _user(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
@@ -41,10 +51,40 @@ def _user(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     )
 
 
+def _source(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    """Warn before anything is changed of what the build will lack; it never refuses."""
+    if not wants["builds"]:
+        return BEFORE.skip("source", "the image is built elsewhere")
+    told = facts.get("images") or {}
+    lacking = told["ddp"].get("lacking", "") if "ddp" in told else ""
+    return BEFORE.check(
+        "source",
+        Verdict.WARN if lacking else Verdict.PASS,
+        lacking or "nothing is known to be missing",
+        "what the proof's image is built from",
+        source="ddp_validation_image, ddp_validation_wheels, ddp_validation_packages",
+        cause="the image cannot be built: Slurm will run, and nothing proves that the cluster can train",
+        fix=_NAME_IT,
+    )
+
+
 def _image(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     if not wants["builds"]:
         return SUBJECT.skip("image", "it is built elsewhere")
-    return images.image(SUBJECT, "image", facts, "ddp", "ddp_validation")
+    found = images.image(SUBJECT, "image", facts, "ddp", "ddp_validation")
+    return _unproven(found, wants) if found.verdict is Verdict.FAIL else found
+
+
+def _unproven(check: Check, wants: Mapping[str, Any]) -> Check:
+    """Return what the lack of the image is: something to do, a warning where that was tried, unknown for a verdict."""
+    name, why = check.id.rpartition(".")[2], str(wants["unbuilt"])
+    if wants["verify"]:
+        return SUBJECT.unknown(name, f"unproven: there is no image to train with: {check.observed}", fix=_NAME_IT)
+    if why:
+        return SUBJECT.check(
+            name, Verdict.WARN, check.observed, check.expected, source=check.source, cause=why, fix=_NAME_IT
+        )
+    return check
 
 
 def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
@@ -54,7 +94,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     if reference is None:
         return SUBJECT.unknown("stored", "the controller did not say which image it has built")
     there = reference in facts["state"].get("stores", {}).get(str(wants["store"]), [])
-    return SUBJECT.check(
+    found = SUBJECT.check(
         "stored",
         bool(reference) and there,
         "there" if reference and there else "not there" if reference else "still to be built",
@@ -62,3 +102,4 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         source=str(wants["store"]),
         cause="never placed, removed, or built anew since",
     )
+    return found if reference else _unproven(found, wants)

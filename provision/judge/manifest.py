@@ -80,6 +80,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_ALL, shared_storage.BEFORE),
         (_SLURM, job_images.BEFORE),
         (_SLURM, job_docker.BEFORE),
+        (_USED, ddp_ready.BEFORE),
     ),
     "verify": (
         (_ALL, ACCESS),
@@ -103,6 +104,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_USED, slurm_running.SUBJECT),
         (_SLURM, job_images.BEFORE),
         (_SLURM, job_images.SUBJECT),
+        (_USED, ddp_ready.BEFORE),
         (_USED, ddp_ready.SUBJECT),
         (_SLURM, slurm_daemons.SUBJECT),
         (_SLURM, slurm.SUBJECT),

@@ -104,7 +104,7 @@ ROLES: Mapping[str, Role] = {
     "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller", "slurm_login")),
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_USED),
     "job_images": Role("slurm", job_images.checks, ("packages",), groups=_SLURM, asked_before=True, refuses_alone=True),
-    "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED),
+    "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED, asked_before=True),
 }
 
 

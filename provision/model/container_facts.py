@@ -38,10 +38,14 @@ class EngineFacts(TypedDict):
 
 @with_config(STRICT)
 class ImageFacts(TypedDict):
-    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it."""
+    """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it.
+
+    ``lacking``: what its build is known to lack there, where it is to be built.
+    """
 
     reference: Reference
     problem: Text
+    lacking: NotRequired[Text]
 
 
 @with_config(STRICT)

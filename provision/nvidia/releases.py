@@ -6,7 +6,7 @@ kernel modules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from provision.model.versions import Version as Version
 from provision.model.versions import version as version
@@ -28,6 +28,10 @@ RELEASED_WITH: Mapping[str, str] = {
 }
 
 
+#: The first PyTorch whose wheels on PyPI are for CUDA 13; those before are for 12.8 (their metadata, November 2026).
+TORCH_FOR_CUDA_13 = "2.11"
+
+
 def ended(branch: int) -> bool:
     """Tell whether NVIDIA does not maintain a branch any more."""
     return branch in ENDED or branch < min(SUPPORTED)
@@ -36,3 +40,8 @@ def ended(branch: int) -> bool:
 def max_cuda(branch: int) -> int:
     """Return the newest major release of CUDA whose programs run on a driver of this branch; 0 for none known."""
     return max((major for major, oldest in OLDEST_DRIVER.items() if branch >= oldest[0]), default=0)
+
+
+def torch_for(branches: Collection[int]) -> str:
+    """Return what pip is asked for where these branches of the driver are declared: what runs on the oldest."""
+    return f"torch<{TORCH_FOR_CUDA_13}" if branches and max_cuda(min(branches)) < 13 else "torch"

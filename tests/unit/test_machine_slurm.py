@@ -201,18 +201,20 @@ USER = {"uid": 64031, "gid": 64031, "home": "/home/slurmtest", "shell": "/bin/ba
 REFERENCE = "head:5000/clusterctl/ddp@sha256:" + "a" * 64
 
 
-def ready(users: dict[str, Any], stored: list[str], **other: Any) -> dict[str, Any]:
+def ready(
+    users: dict[str, Any], stored: list[str], image: dict[str, str] | None = None, **other: Any
+) -> dict[str, Any]:
     told = {"paths": {}, "packages": {}, "services": {}, "manager": {}, "users": users, "stores": {"/store": stored}}
-    wants = {"user": PROOF.as_dict(), "builds": False, "compute": True,
+    wants = {"user": PROOF.as_dict(), "builds": False, "compute": True, "unbuilt": "", "verify": False,
              "reference": REFERENCE, "store": "/store", **other}  # fmt: skip
-    found = ddp_ready.checks(facts_from({"state": told}), wants)
-    assert [check.id for check in found] == list(ddp_ready.SUBJECT.ids)
+    found = ddp_ready.checks(facts_from({"state": told, **({"images": {"ddp": image}} if image else {})}), wants)
+    assert {check.id for check in found} == {*ddp_ready.SUBJECT.ids, *ddp_ready.BEFORE.ids}
     return {check.id.rpartition(".")[2]: check.verdict for check in found}
 
 
 def test_a_machine_is_ready_for_the_proof_with_its_user_and_the_image_in_its_store() -> None:
     assert ready({"slurmtest": USER}, [REFERENCE]) == {
-        "user": Verdict.PASS, "image": Verdict.SKIP, "stored": Verdict.PASS,
+        "user": Verdict.PASS, "source": Verdict.SKIP, "image": Verdict.SKIP, "stored": Verdict.PASS,
     }  # fmt: skip
     assert ready({}, [])["user"] is Verdict.FAIL
     assert ready({"slurmtest": {**USER, "uid": 1000}}, [])["user"] is Verdict.FAIL
@@ -222,6 +224,18 @@ def test_a_machine_is_ready_for_the_proof_with_its_user_and_the_image_in_its_sto
     assert ready({}, [REFERENCE], reference=None)["stored"] is Verdict.UNKNOWN
     assert ready({}, [], compute=False)["stored"] is Verdict.SKIP
     assert ready({}, [], builds=True)["image"] is Verdict.UNKNOWN
+
+
+def test_without_an_image_to_train_with_slurm_runs_and_the_cluster_is_unproven() -> None:
+    none = {"reference": "", "problem": "not built", "lacking": "/srv/none: No such file or directory"}
+    there = {"builds": True, "reference": ""}
+
+    first, tried = ready({}, [], none, **there), ready({}, [], none, unbuilt="pip found no torch", **there)
+    verdict = ready({}, [], none, verify=True, **there)
+
+    assert (first["source"], first["image"], first["stored"]) == (Verdict.WARN, Verdict.FAIL, Verdict.FAIL)
+    assert (tried["image"], tried["stored"]) == (Verdict.WARN, Verdict.WARN)
+    assert (verdict["image"], verdict["stored"]) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
 
 
 def test_only_what_slurmctld_hands_to_nodes_is_read(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ OF_ROLES: dict[str, tuple[Subject, ...]] = {
     "slurm_client": (slurm_client.SUBJECT,),
     "slurm_service": (slurm_running.SUBJECT,),
     "job_images": (job_images.BEFORE, job_images.SUBJECT),
-    "ddp_validation": (ddp_ready.SUBJECT,),
+    "ddp_validation": (ddp_ready.BEFORE, ddp_ready.SUBJECT),
 }
 
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import checksums, image_recipe, image_registry, telling
+from ansible.module_utils import checksums, image_recipe, image_registry, site_network, telling
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -39,6 +39,13 @@ options:
   mirror: {type: str, default: "", description: Mirror of that release; empty for the machine's own.}
   files: {type: dict, required: true, description: The build's files by name; Dockerfile among them.}
   directories: {type: dict, default: {}, description: Directories of this machine that the build sees.}
+  packages:
+    type: list
+    elements: str
+    default: []
+    description:
+      - Python packages that the build sees in its directory C(wheels), with all that they need. pip of the suite gets
+        them, configured as on this machine (pip.conf, proxies, authorities); none of that comes into an image.
   arguments: {type: dict, default: {}, description: Build arguments.}
   revision: {type: int, default: 1, description: Part of the recipe; raise it to build again.}
   push: {type: str, required: true, description: Where images are written, as the beginning of a name.}
@@ -92,14 +99,17 @@ class Image(image_recipe.Remembered):
         super().__init__(params)
         self.params = params
         self.log = []
+        self.proxies = site_network.proxies()
 
     def _run(self, argv, reader, what, stdin=None, environment=None):
         self.log.append("$ " + " ".join(argv))
-        environment = {"LC_ALL": "C.UTF-8", **(environment or {})}
+        environment = {"LC_ALL": "C.UTF-8", **self.proxies, **(environment or {})}
         code, output = telling.follow(argv, reader, f"image {self.params['name']}: {what}", stdin, environment)
         self.log += output.splitlines()
         if code:
-            raise BuildError("\n".join([f"{argv[0]} failed with {code}", *self.log[-40:]]))
+            # pip's own words for what it has not found come first: the rest is for whom they do not suffice.
+            said = [line.strip() for line in output.splitlines() if line.startswith("ERROR: ")]
+            raise BuildError("\n".join([*said[-2:], f"{argv[0]} failed with {code}", *self.log[-40:]]))
         return output
 
     def _base(self):
@@ -117,7 +127,7 @@ class Image(image_recipe.Remembered):
             ["mmdebstrap", "--variant=apt", suite, "-", *lines],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env={**os.environ, "LC_ALL": "C.UTF-8", **self.proxies},
         )
         # It has its name when it is whole: of a run that was killed Docker takes the beginning for all.
         load = subprocess.Popen(
@@ -134,7 +144,30 @@ class Image(image_recipe.Remembered):
             raise BuildError("\n".join([f"no base image of {suite} could be made", *self.log[-40:]]))
         return name
 
-    def _context(self, stream):
+    def _download(self, base, directory):
+        """Have pip of the base's release put the packages into the directory, with all that they need.
+
+        In a container that is thrown away: its configuration may hold a password, which a layer of a build would keep.
+        """
+        mounts = [f"{directory}:/wheels", *(f"{path}:{path}:ro" for path in site_network.pip_files())]
+        certificate = site_network.certificate()
+        script = (
+            "apt-get update -q"
+            " && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends python3-pip"
+            ' && python3 -m pip download --no-cache-dir --dest /wheels "$@"'
+        )
+        self._run(
+            ["docker", "run", "--rm", "--network", "host"]
+            + [word for mount in mounts for word in ("--volume", mount)]
+            # Without a value: Docker takes them from its own environment, so that no password is in a command line.
+            + [word for name in self.proxies for word in ("--env", name)]
+            + (["--env", f"PIP_CERT={certificate}"] if certificate else [])
+            + [base, "sh", "-ec", script, "pip", *self.params["packages"]],
+            lambda line: line.strip()[:80] if line.startswith("Collecting ") else "",
+            "pip",
+        )
+
+    def _context(self, stream, directories):
         """Write the build's context into the stream: an archive, because directories may be anywhere."""
         with tarfile.open(fileobj=stream, mode="w") as archive:
             for name, text in sorted(self.params["files"].items()):
@@ -142,7 +175,7 @@ class Image(image_recipe.Remembered):
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(data), 0o755 if data.startswith(b"#!") else 0o644
                 archive.addfile(entry, io.BytesIO(data))
-            for name, path in sorted(self.params["directories"].items()):
+            for name, path in sorted(directories.items()):
                 archive.add(path, arcname=name, filter=visible)
         stream.seek(0)
 
@@ -157,10 +190,16 @@ class Image(image_recipe.Remembered):
         base = self._base()
         arguments = {"BASE": base, **self.params["arguments"]}
         flags = [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
+        flags += [word for name in self.proxies for word in ("--build-arg", name)]
         # The classic builder: it is in the engine itself, so no plugin has to be there. The host's network: a build
         # needs the mirror just as the machine does.
-        with tempfile.TemporaryFile(dir=self.params["cache"]) as context:
-            self._context(context)
+        cache = self.params["cache"]
+        with tempfile.TemporaryDirectory(dir=cache) as wheels, tempfile.TemporaryFile(dir=cache) as context:
+            directories = self.params["directories"]
+            if self.params["packages"]:
+                self._download(base, wheels)
+                directories = {**directories, "wheels": wheels}
+            self._context(context, directories)
             self._run(
                 ["docker", "build", "--network", "host", "--force-rm", "--tag", tag, *flags, "-"],
                 telling.Build(),
@@ -197,6 +236,7 @@ def main():
             "mirror": {"type": "str", "default": ""},
             "files": {"type": "dict", "required": True},
             "directories": {"type": "dict", "default": {}},
+            "packages": {"type": "list", "elements": "str", "default": []},
             "arguments": {"type": "dict", "default": {}},
             "revision": {"type": "int", "default": 1},
             "push": {"type": "str", "required": True},

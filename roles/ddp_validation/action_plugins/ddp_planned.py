@@ -3,9 +3,9 @@
 """Choose which jobs prove training on which nodes: ``arguments`` of the result is what ddp_submit.py takes.
 
 ``sinfo`` is what Slurm said, ``ranks`` those of every declared node, ``scope`` the nodes of this run, ``partition``
-the one to take, ``foreign`` those that are not for who submits. What the nodes declare is the inventory's, and what
-became of their own jobs in this run is the controller's facts. With C(delegate_facts) the plan is one of them,
-C(cluster_ddp_planned).
+the one to take, ``foreign`` those that are not for who submits, ``image`` empty where there is none yet. What the
+nodes declare is the inventory's, and what became of their own jobs in this run is the controller's facts. With
+C(delegate_facts) the plan is one of them, C(cluster_ddp_planned).
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
 figure: safety, as what machines answer is read in one place.
@@ -20,7 +20,7 @@ from ansible.plugins.action import ActionBase
 
 from provision.judge import jobs
 from provision.judge.answers import mapping
-from provision.judge.ddp_plan import divided, plan
+from provision.judge.ddp_plan import Plan, divided, plan
 from provision.model.gres import gpus
 
 
@@ -33,6 +33,8 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args, hostvars = self._task.args, task_vars["hostvars"]
+        if args.get("image") == "":
+            return _told(result, Plan(silent="unproven: there is no image to train with; see ddp_validation.image"))
         ranks = {str(host): int(count) for host, count in args["ranks"].items()}
         declared = {host: _declared(hostvars[host]) for host in ranks}
         facts = task_vars["ansible_delegated_vars"][str(self._task.delegate_to)].get("ansible_facts") or {}
@@ -49,9 +51,13 @@ class ActionModule(ActionBase):
             unfit={host: why for host, why in unfit.items() if why},
             foreign=mapping(args["foreign"]),
         )
-        planned = asdict(found)
-        result.update(planned, changed=False, arguments=json.dumps([job.as_dict() for job in found.jobs]))
-        return {**result, "ansible_facts": {"cluster_ddp_planned": planned}}
+        return _told(result, found)
+
+
+def _told(result, found):
+    planned = asdict(found)
+    result.update(planned, changed=False, arguments=json.dumps([job.as_dict() for job in found.jobs]))
+    return {**result, "ansible_facts": {"cluster_ddp_planned": planned}}
 
 
 def _declared(variables):
