@@ -14,7 +14,7 @@ import os
 import platform
 from pathlib import Path
 
-from ansible.module_utils import checksums, image_registry, wheels
+from ansible.module_utils import checksums, debian_mirror, image_registry, wheels
 
 
 def recipe_of(params):
@@ -104,4 +104,5 @@ def collect(ask, store, patience=1):
     for name, image in found.items():
         if not image["reference"]:
             image["lacking"] = wheels.lacking(ask[name], limit)
+            image["base"] = debian_mirror.base(ask[name])
     return found

@@ -32,6 +32,7 @@ def containerfile(image):
     place = context(image) if image.path.is_dir() else None
     # The classic builder is in the engine itself: no plugin has to be there. A build sees what the machine sees.
     build = ["docker", "build", "--network", "host", "--force-rm", "--tag", image.target]
+    build += [word for name in image.proxies for word in ("--build-arg", name)]
     if image.image["revision"] > made_before(image):
         build += ["--no-cache", "--pull"]
     references: dict = {}

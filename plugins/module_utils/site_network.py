@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import socket
 from pathlib import Path
 
+from ansible.module_utils.machine_commands import printed
+
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+
+#: What the role base_system writes of cluster_proxy.
+DECLARED = "/etc/clusterctl/proxy"
 
 #: Where distributions keep all authorities that the machine trusts: Debian and Ubuntu, then the RedHat family.
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -21,18 +26,25 @@ BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.c
 PIP = ("/root/.config/pip/pip.conf", "/root/.pip/pip.conf", "/etc/pip.conf", "/etc/xdg/pip/pip.conf")
 
 
-def proxies(environ=None, root="/", ask=subprocess.run):
+def proxies(environ=None, root="/", ask=printed):
     """Return ``http_proxy``, ``https_proxy`` and ``no_proxy``, each where it is set, in the programs' lower case.
 
-    What this process was given (``cluster_proxy``) comes first, then /etc/environment, then apt's own proxy.
+    What the inventory declares (``cluster_proxy``) comes first, then this process's environment, /etc/environment, and
+    apt's own proxy.
     """
-    given = os.environ if environ is None else environ
-    found = _lower(given)
-    if not {"http_proxy", "https_proxy"} & found.keys():
-        found = {**_lower(_assigned(text_of("/etc/environment", root))), **found}
+    found = _lower(_assigned(text_of(DECLARED, root)))
+    for other in (os.environ if environ is None else environ, _assigned(text_of("/etc/environment", root))):
+        if not {"http_proxy", "https_proxy"} & found.keys():
+            found = {**found, **_lower(other)}
     if not {"http_proxy", "https_proxy"} & found.keys():
         found.update(_of_apt(ask))
-    return found
+    # The registry of the cluster's images is on this very machine wherever images are made.
+    return {**found, "no_proxy": ",".join([found.get("no_proxy", "localhost"), socket.gethostname()])} if found else {}
+
+
+def adopt():
+    """Let this process, and those that it starts, go through the machine's proxies."""
+    os.environ.update(proxies())
 
 
 def _lower(values):
@@ -54,11 +66,7 @@ def _assigned(text):
 
 
 def _of_apt(ask):
-    try:
-        done = ask(["apt-config", "dump", "Acquire"], capture_output=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    told = done.stdout.decode(errors="replace")
+    told = ask(["apt-config", "dump", "Acquire"], 20) or ""
     named = re.findall(r"^Acquire::(https?)::Proxy \"([^\"]+)\";", told, re.M | re.I)
     return {f"{scheme.lower()}_proxy": value for scheme, value in named if value != "DIRECT"}
 

@@ -16,6 +16,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from ansible.module_utils import site_network
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.openpgp_keys import KeyProblemError, armoured, dearmoured, fingerprints, read, unexpected
 from ansible.module_utils.urls import fetch_url
@@ -74,6 +75,7 @@ def main():
         except OSError as error:
             module.fail_json(msg=f"{url} cannot be read: {error.strerror}")
     else:
+        site_network.adopt()
         response, info = fetch_url(module, url, timeout=30)
         if info["status"] != 200:
             module.fail_json(

@@ -28,6 +28,7 @@ from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
 from provision.inventory.declared_programs import require_programs, writable_by_slurmd
+from provision.inventory.declared_proxy import require_proxy
 from provision.inventory.declared_runtime import container_runtime_from, require_programs_of_images
 from provision.inventory.declared_slurm import (
     cgroup_parameters_from,
@@ -91,6 +92,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
     require_names(ours)
     addresses = _addresses(ours, hostvars)
+    require_proxy(hostvars)
     hardware = hardware_of(compute, hostvars)
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:

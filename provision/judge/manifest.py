@@ -80,6 +80,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_ALL, shared_storage.BEFORE),
         (_SLURM, job_images.BEFORE),
         (_SLURM, job_docker.BEFORE),
+        (_CONTROLLER, slurm_image.BEFORE),
         (_USED, ddp_ready.BEFORE),
     ),
     "verify": (
@@ -96,6 +97,7 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_SLURM, job_docker.SUBJECT),
         (_USED, munge.SUBJECT),
         (_USED, munge.MACHINE),
+        (_CONTROLLER, slurm_image.BEFORE),
         (_CONTROLLER, slurm_image.SUBJECT),
         (_DATABASE, slurm_database.SUBJECT),
         (_DATABASE, slurm_accounts.SUBJECT),

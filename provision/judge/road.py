@@ -97,7 +97,7 @@ ROLES: Mapping[str, Role] = {
     ),
     "gpudirect_rdma": Role("rdma", gpu_stage.gpudirect_rdma, groups=_COMPUTE),
     "munge": Role("munge", munge.machine_checks, _GENERIC, groups=_USED),
-    "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",)),
+    "slurm_image": Role("slurm", slurm_image.checks, groups=("slurm_controller",), asked_before=True),
     "slurm_database": Role("slurm", slurm_database.checks, (*_GENERIC, "containers"), groups=_DATABASE),
     "slurm_accounts": Role("slurm", slurm_accounts.checks, groups=_DATABASE),
     "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_USED, fix=slurm_conf.SUBJECT.fix),

@@ -40,12 +40,14 @@ class EngineFacts(TypedDict):
 class ImageFacts(TypedDict):
     """An image on the controller: its reference by digest, empty where it is to be built, and what is wrong with it.
 
-    ``lacking``: what its build is known to lack there, where it is to be built.
+    Where it is to be built, ``lacking`` is what the build is known to lack there, and ``base`` the image that it starts
+    from, empty where that is made from packages.
     """
 
     reference: Reference
     problem: Text
     lacking: NotRequired[Text]
+    base: NotRequired[Text]
 
 
 @with_config(STRICT)

@@ -73,6 +73,8 @@ FILES = (
     *spoilt("mode", "base_system", f"{MANAGER}/clusterctl.conf", "node1"),
     *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
     *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
+    *spoilt("there", "base_system", "/etc/clusterctl/proxy", "node2"),
+    *spoilt("there", "base_system", "/etc/apt/apt.conf.d/95clusterctl-proxy", "node2"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),

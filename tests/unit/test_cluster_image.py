@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from machines import plugin
 
-for part in ("registry", "recipe"):
-    plugin(f"plugins/module_utils/image_{part}.py", f"ansible.module_utils.image_{part}")
+for part in ("site_network", "debian_mirror", "wheels", "image_registry", "image_recipe"):
+    plugin(f"plugins/module_utils/{part}.py", f"ansible.module_utils.{part}")
 module = plugin("roles/container_images/library/cluster_image.py")
 
 DIGEST = f"sha256:{'c' * 64}"
@@ -19,6 +19,8 @@ ENGINE = f"""\
 here=$(dirname "$0")
 echo "$*" >>"$here/calls"
 case "$1" in
+run) echo "Collecting torch"; exit "$(cat "$here/pip")" ;;
+pull) exit "$(cat "$here/pull")" ;;
 image) [ "$2" = rm ] ;;
 import) cat >"$here/imported"; echo sha256:made ;;
 build) cat >/dev/null; echo "Step 1/2 : FROM x"; echo "Step 2/2 : RUN y"; exit "$(cat "$here/build")" ;;
@@ -40,13 +42,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {"docker": ENGINE, "mmdebstrap": BASE}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    for name in ("build", "base"):
+    for name in ("build", "base", "pip", "pull"):
         (tmp_path / name).write_text("0")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 
 
-def image(cache: Path) -> Any:
+def image(cache: Path, **other: Any) -> Any:
     return module.Image(
         {
             "name": "slurm",
@@ -54,12 +56,15 @@ def image(cache: Path) -> Any:
             "base": "",
             "mirror": "http://mirror/debian",
             "files": {"Dockerfile": "FROM x\n"},
+            "from": "",
             "directories": {},
+            "packages": [],
             "arguments": {},
             "revision": 1,
             "push": "head:5001/clusterctl",
             "pull": "head:5000/clusterctl",
             "cache": str(cache),
+            **other,
         }
     )
 
@@ -100,3 +105,47 @@ def test_what_goes_wrong_is_said_with_the_end_of_the_log_and_nothing_is_remember
     calls = (machine / "calls").read_text()
     assert ("image rm --force sha256:made" in calls) == (what == "base")
     assert ("tag " in calls) == (what != "base")
+
+
+@pytest.mark.parametrize(
+    ("other", "base"),
+    [
+        ({"from": "harbor.site/hub/debian:{suite}-slim"}, "harbor.site/hub/debian:trixie-slim"),
+        ({"mirror": ""}, "debian:trixie-slim"),
+        ({"base": "site/slurm:1", "suite": ""}, "site/slurm:1"),
+    ],
+)
+def test_without_a_mirror_of_debian_the_public_image_is_pulled_or_the_one_that_the_site_names(
+    machine: Path, other: dict[str, str], base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.debian_mirror, "_texts", lambda _: ["deb http://archive/ubuntu noble main\n"])
+
+    assert image(machine, **other).build() == DIGEST
+
+    calls = (machine / "calls").read_text()
+    assert f"pull {base}\n" in calls
+    assert f"--build-arg BASE={base} " in calls
+    assert "import" not in calls
+
+
+def test_packages_come_by_pip_in_a_container_that_is_thrown_away_and_no_password_is_in_a_command_line(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://reader:secret@proxy:3128")
+
+    assert image(machine, packages=["torch<2.11", "numpy"]).build() == DIGEST
+
+    calls = (machine / "calls").read_text()
+    (run,) = (line for line in calls.splitlines() if line.startswith("run --rm "))
+    assert run.endswith(" pip torch<2.11 numpy")
+    assert "--env http_proxy " in run
+    assert "--build-arg http_proxy " in calls
+    assert "secret" not in calls
+
+
+@pytest.mark.parametrize("what", ["pip", "pull"])
+def test_what_cannot_be_had_is_said(machine: Path, what: str) -> None:
+    (machine / what).write_text("1")
+
+    with pytest.raises(module.BuildError, match="docker failed with 1"):
+        image(machine, packages=["torch"], **({"from": "harbor.site/debian"} if what == "pull" else {})).build()

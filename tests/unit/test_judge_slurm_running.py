@@ -209,6 +209,14 @@ def test_slurms_image_is_judged_by_what_the_controller_says_of_its_recipe() -> N
     known = "head:5000/clusterctl/slurm@sha256:" + "a" * 64
     for reference, problem, verdict in ((known, "", "pass"), ("", "not built", "fail")):
         facts = facts_from({"images": {"slurm": {"reference": reference, "problem": problem}}})
-        (check,) = slurm_image.checks(facts, {})
+        _, check = slurm_image.checks(facts, {"base": ""})
         assert check.verdict == verdict
-    assert slurm_image.checks({}, {})[0].verdict is Verdict.UNKNOWN
+    assert slurm_image.checks({}, {"base": ""})[1].verdict is Verdict.UNKNOWN
+
+
+def test_a_base_that_comes_from_outside_is_said_before_anything_is_changed_unless_the_site_names_it() -> None:
+    told = {"reference": "", "problem": "not built", "base": "debian:trixie-slim"}
+    facts = facts_from({"images": {"slurm": told}})
+
+    assert slurm_image.checks(facts, {"base": ""})[0].verdict is Verdict.WARN
+    assert slurm_image.checks(facts, {"base": "harbor.site/debian:{suite}-slim"})[0].verdict is Verdict.PASS

@@ -88,7 +88,7 @@ OF_ROLES: dict[str, tuple[Subject, ...]] = {
     "rdma_userspace": (rdma.SUBJECT,),
     "gpudirect_rdma": (gpudirect.SUBJECT,),
     "munge": (munge.MACHINE,),
-    "slurm_image": (slurm_image.SUBJECT,),
+    "slurm_image": (slurm_image.BEFORE, slurm_image.SUBJECT),
     "slurm_database": (slurm_database.SUBJECT,),
     "slurm_accounts": (slurm_accounts.SUBJECT,),
     "slurm_conf": (slurm_conf.SUBJECT,),

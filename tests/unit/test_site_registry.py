@@ -49,13 +49,13 @@ class Harbor(BaseHTTPRequestHandler):
 @pytest.fixture(autouse=True)
 def without_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in speaks HTTP: what would be asked over HTTPS is asked without."""
-    plain = urllib.request.urlopen
+    plain = image._opened
 
-    def urlopen(request: urllib.request.Request, **options: Any) -> Any:
+    def opened(request: urllib.request.Request, *options: Any) -> Any:
         request.full_url = request.full_url.replace("https://", "http://")
-        return plain(request, **options)
+        return plain(request, *options)
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(image, "_opened", opened)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from declare import inventory
 from provision import content
 from provision.errors import ClusterctlError
 from provision.inventory import variables
+from provision.inventory.declared_proxy import require_proxy
 from provision.inventory.loader import Inventory, load
 
 
@@ -195,3 +196,43 @@ def test_every_site_variable_that_the_model_reads_is_described() -> None:
 def test_the_examples_in_the_tree_know_their_variables() -> None:
     for example in ("a40", "lab"):
         variables.require_known(load(content.ROOT / "inventory" / example))
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "no_proxy"])
+def test_a_proxy_that_nothing_would_read_is_refused_with_the_variable_that_is_read(name: str) -> None:
+    error = refusal(**{name: "http://proxy.site:3128"})
+
+    assert f"{name} has no effect here" in error.problem
+    assert "cluster_proxy" in error.fix
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"http": "http://proxy.site:3128"},
+        {"http": "http://me:p%40ss@10.0.0.1:3128/", "https": "https://[fd00::1]:3129", "no_proxy": ".site,10.0.0.0/8"},
+        {"http": "http://proxy", "no_proxy": [".site", "*.lab"]},
+        {},
+    ],
+)  # fmt: skip
+def test_a_proxy_is_an_address(value: Any) -> None:
+    require_proxy({"node1": {"cluster_proxy": value}})
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("http://proxy:3128", "it must be a mapping"),
+        ({"https": "http://proxy:3128"}, "it must be a mapping of http"),
+        ({"http": "proxy:3128"}, "http is no address"),
+        ({"http": "http://u:se cret@proxy"}, "http is no address"),
+        ({"http": 'http://proxy"; evil'}, "http is no address"),
+        ({"http": "http://proxy", "no_proxy": "$(id)"}, "no_proxy: '$(id)'"),
+    ],
+)
+def test_what_is_no_proxy_is_refused_and_no_password_is_shown(value: Any, said: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        require_proxy({"node1": {"cluster_proxy": value}})
+
+    assert said in refused.value.problem
+    assert "cret" not in refused.value.problem

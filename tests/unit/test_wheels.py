@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.server
-import subprocess
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,10 @@ from machines import plugin
 from provision.nvidia.releases import torch_for
 
 site_network = plugin("plugins/module_utils/site_network.py", "ansible.module_utils.site_network")
+debian_mirror = plugin("plugins/module_utils/debian_mirror.py", "ansible.module_utils.debian_mirror")
 wheels = plugin("plugins/module_utils/wheels.py", "ansible.module_utils.wheels")
+
+HERE = socket.gethostname()
 
 #: Names as on PyPI in November 2026; the second is for another Python.
 TORCH = "torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl"
@@ -30,23 +33,30 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def no_apt(*_: Any, **__: Any) -> Any:
-    raise FileNotFoundError
+def no_apt(*_: Any) -> None:
+    """Say nothing, as where there is no such program."""
 
 
 def apt(text: str) -> Any:
-    return lambda *_, **__: subprocess.CompletedProcess([], 0, text.encode(), b"")
+    return lambda *_: text
 
 
-def test_a_proxy_comes_from_what_the_run_was_given_then_the_environment_file_then_apt(tmp_path: Path) -> None:
+def test_a_proxy_is_the_inventorys_else_the_environments_else_apts(tmp_path: Path) -> None:
     given, of_apt = {"HTTPS_PROXY": "http://given:1"}, apt('Acquire::http::Proxy "http://apt:3";\n')
     (tmp_path / "etc").mkdir()
 
-    assert site_network.proxies({}, tmp_path, no_apt) == {}
-    assert site_network.proxies({}, tmp_path, of_apt) == {"http_proxy": "http://apt:3"}
+    def found(environ: dict[str, str], apt: Any) -> dict[str, str]:
+        told: dict[str, str] = site_network.proxies(environ, tmp_path, apt)
+        return told
+
+    assert found({}, no_apt) == {}
+    assert found({}, of_apt) == {"http_proxy": "http://apt:3", "no_proxy": f"localhost,{HERE}"}
     (tmp_path / "etc/environment").write_text('http_proxy="http://file:2"\nexport NO_PROXY=.site\nPATH="/bin"\n')
-    assert site_network.proxies({}, tmp_path, of_apt) == {"http_proxy": "http://file:2", "no_proxy": ".site"}
-    assert site_network.proxies(given, tmp_path, of_apt)["https_proxy"] == "http://given:1"
+    assert found({}, of_apt) == {"http_proxy": "http://file:2", "no_proxy": f".site,{HERE}"}
+    assert found(given, of_apt)["https_proxy"] == "http://given:1"
+    (tmp_path / "etc/clusterctl").mkdir()
+    (tmp_path / "etc/clusterctl/proxy").write_text("http_proxy=http://declared:4\n")
+    assert found(given, of_apt)["http_proxy"] == "http://declared:4"
 
 
 def test_pips_own_authority_counts_before_the_machines(tmp_path: Path) -> None:
@@ -125,3 +135,28 @@ def test_an_index_that_pip_is_given_is_asked_and_its_password_is_not_told(index:
 def test_pytorch_fits_the_oldest_driver_that_is_declared() -> None:
     assert torch_for(()) == torch_for({580, 595}) == "torch"
     assert torch_for({535, 580}) == "torch<2.11"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("deb http://archive/ubuntu noble main\n", 0),
+        (
+            "deb [arch=amd64] http://m/debian bookworm main\ndeb http://m/debian-security bookworm-security main",
+            3,
+        ),
+        ("Types: deb\nURIs: http://mirror/debian\nSuites: bookworm bookworm-updates\nComponents: main\n", 2),
+    ],
+)
+def test_a_mirror_of_debian_is_the_one_that_apt_uses_in_either_of_its_formats(
+    text: str, lines: int, tmp_path: Path
+) -> None:
+    (tmp_path / "etc/apt").mkdir(parents=True)
+    (tmp_path / "etc/apt/sources.list").write_text(text)
+
+    found = debian_mirror.sources("trixie", root=tmp_path)
+
+    assert len(found) == lines
+    assert all(" trixie" in line for line in found)
+    assert debian_mirror.base({"suite": "trixie"}, tmp_path) == ("" if lines else "debian:trixie-slim")
+    assert debian_mirror.sources("trixie", "http://own", tmp_path)[0] == "deb http://own trixie main"

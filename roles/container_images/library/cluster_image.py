@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import checksums, image_recipe, image_registry, site_network, telling
+from ansible.module_utils import checksums, debian_mirror, image_recipe, image_registry, site_network, telling
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -37,6 +37,10 @@ options:
   suite: {type: str, default: "", description: Debian release of the base, from the package mirror.}
   base: {type: str, default: "", description: Image to start from instead.}
   mirror: {type: str, default: "", description: Mirror of that release; empty for the machine's own.}
+  from:
+    type: str
+    default: ""
+    description: Image of that release instead, with C({suite}) for its name; empty to make one from the mirror.
   files: {type: dict, required: true, description: The build's files by name; Dockerfile among them.}
   directories: {type: dict, default: {}, description: Directories of this machine that the build sees.}
   packages:
@@ -62,31 +66,6 @@ class BuildError(Exception):
     """What could not be done, with the end of the log of what was tried."""
 
 
-def sources_of(suite, mirror, texts):
-    """Return apt's lines for a Debian release, from the mirrors that this machine's apt uses.
-
-    ``texts`` are the contents of its sources files, in either of apt's two formats.
-    """
-    entries = []
-    for text in texts:
-        for line in re.findall(r"^deb\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.M):
-            entries.append(line)
-        for block in re.split(r"\n\s*\n", text):
-            uris = re.search(r"^URIs:\s*(\S+)", block, re.M)
-            suites = re.search(r"^Suites:\s*(.+)$", block, re.M)
-            if uris and suites and re.search(r"^Types:.*\bdeb\b", block, re.M):
-                entries += [(uris[1], word) for word in suites[1].split()]
-    security = next((uri for uri, name in entries if name.endswith("-security") and "debian" in uri), "")
-    main = mirror or next((uri for uri, name in entries if re.fullmatch(r"[a-z]+", name) and "debian" in uri), "")
-    if not main:
-        raise BuildError("this machine's apt names no Debian mirror; set container_images_mirror")
-    lines = [f"deb {main} {suite} main", f"deb {main} {suite}-updates main"]
-    # A mirror that the site names may keep security updates anywhere; none is guessed.
-    if security and not mirror:
-        lines.append(f"deb {security} {suite}-security main")
-    return lines
-
-
 def visible(entry):
     """Leave hidden files out of an archive: they are somebody's notes, not part of what is built."""
     return None if Path(entry.name).name.startswith(".") else entry
@@ -108,17 +87,18 @@ class Image(image_recipe.Remembered):
         self.log += output.splitlines()
         if code:
             # pip's own words for what it has not found come first: the rest is for whom they do not suffice.
-            said = [line.strip() for line in output.splitlines() if line.startswith("ERROR: ")]
+            said = [line.strip() for line in output.splitlines() if line.startswith(("ERROR: ", "Error response"))]
             raise BuildError("\n".join([*said[-2:], f"{argv[0]} failed with {code}", *self.log[-40:]]))
         return output
 
     def _base(self):
         """Return the name of an image to start from, made from packages if there is none yet."""
-        if self.params["base"]:
-            return self.params["base"]
-        paths = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
-        suite, lines = self.params["suite"], sources_of(self.params["suite"], self.params["mirror"], texts)
+        if named := debian_mirror.base(self.params):
+            # What is here already may have been loaded by hand, and need not be to be had anywhere.
+            if subprocess.run(["docker", "image", "inspect", named], capture_output=True).returncode:
+                self._run(["docker", "pull", named], telling.Layers(), f"base {named}")
+            return named
+        suite, lines = self.params["suite"], debian_mirror.sources(self.params["suite"], self.params["mirror"])
         tag = hashlib.sha256("\n".join([str(self.params["revision"]), *lines]).encode()).hexdigest()[:16]
         name = f"clusterctl/base-{suite}:{tag}"
         if subprocess.run(["docker", "image", "inspect", name], capture_output=True).returncode == 0:
@@ -234,6 +214,7 @@ def main():
             "suite": {"type": "str", "default": ""},
             "base": {"type": "str", "default": ""},
             "mirror": {"type": "str", "default": ""},
+            "from": {"type": "str", "default": ""},
             "files": {"type": "dict", "required": True},
             "directories": {"type": "dict", "default": {}},
             "packages": {"type": "list", "elements": "str", "default": []},

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from ansible.module_utils import site_network
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import run
 from ansible.module_utils.urls import fetch_url
@@ -50,6 +51,7 @@ def fetch(module, address, folder):
         if not path.is_file():
             module.fail_json(msg=f"{path} is not there. Fix: copy the installer to the machine, or give an address")
         return path
+    site_network.adopt()
     response, info = fetch_url(module, address, timeout=60)
     if info["status"] != 200:
         module.fail_json(msg=f"{address} could not be fetched: {info['msg']}. Fix: name a mirror that can be reached")

@@ -27,6 +27,7 @@ from ansible.module_utils import (
     image_space,
     job_image_build,
     job_image_sources,
+    site_network,
     skopeo,
     telling,
 )
@@ -58,6 +59,7 @@ class Image:
         self.params = params
         #: Where the logins are, and where programs put what they need on the way: see places().
         self.login = self.scratch = ""
+        self.proxies = site_network.proxies()
         self.image = next(one for one in params["images"] if one["key"] == params["key"])
         self.deadline = time.monotonic() + params["seconds"]
         recipe = job_image_sources.recipes(params)[params["key"]]
@@ -83,7 +85,7 @@ class Image:
     def environment(self):
         """Return what programs get: where the logins are, of Docker and of skopeo."""
         place = {"DOCKER_CONFIG": self.login, "REGISTRY_AUTH_FILE": f"{self.login}/auth.json"}
-        return {**place, "DOCKER_BUILDKIT": "0", "LC_ALL": "C.UTF-8", "TMPDIR": self.scratch}
+        return {**self.proxies, **place, "DOCKER_BUILDKIT": "0", "LC_ALL": "C.UTF-8", "TMPDIR": self.scratch}
 
     def left(self):
         """Return how many seconds the image still has."""
