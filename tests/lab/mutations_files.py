@@ -74,6 +74,7 @@ FILES = (
     *spoilt("owner", "base_system", f"{LIMITS}/90-clusterctl.conf", "node2"),
     *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
+    *spoilt("mode", "container_engine", "/etc/docker/clusterctl-keys.json", "node1"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", "/etc/docker/certs.d", "node1"),
