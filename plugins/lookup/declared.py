@@ -31,6 +31,7 @@ description:
 options:
   _terms:
     description:
+      - C(addresses), all addresses (IPv4) of O(hosts), of what they mount, and of the images' registry.
       - C(entries), address and names of each of O(hosts) whose address the inventory gives, as lines of a hosts file.
       - C(mirrors), the mirror of the images' registry that is near each compute node, by node.
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
@@ -48,6 +49,12 @@ options:
   hosts: {description: Of which machines the entries are., type: list, elements: str, default: []}
   without_gpus: {description: Ranks on a node that declares no GPU., type: int, default: 1}
 """
+
+
+#: Variables in which machines of the cluster, or those that it rests on, are named by their addresses.
+_WITH_ADDRESSES = (
+    *addresses.ADDRESS_VARIABLES, "rdma_userspace_address", "cluster_mounts", "container_images_registry",
+)  # fmt: skip
 
 
 def plain(value):
@@ -68,8 +75,9 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         values = {
-            "entries": _entries, "job_images": _job_images, "mirrors": _mirrors, "mounts": _mounts, "proof": _proof,
-            "ranks": _ranks, "slurm": _slurm, "torch": _torch, "unconfined": _unconfined, "unmounted": _unmounted,
+            "addresses": _addresses, "entries": _entries, "job_images": _job_images, "mirrors": _mirrors,
+            "mounts": _mounts, "proof": _proof, "ranks": _ranks, "slurm": _slurm, "torch": _torch,
+            "unconfined": _unconfined, "unmounted": _unmounted,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -77,6 +85,11 @@ class LookupModule(LookupBase):
         if "job_images" in terms:
             kwargs["home"] = str(variables.get("inventory_dir") or "")
         return [values[term](groups, hostvars, **kwargs) for term in terms]
+
+
+def _addresses(_groups, hostvars, hosts=()):
+    told = read(hostvars, [str(host) for host in hosts], _WITH_ADDRESSES)
+    return sorted(addresses.addresses_in(told) | addresses.addresses_in(list(told)))
 
 
 def _entries(_groups, hostvars, hosts=()):

@@ -235,10 +235,12 @@ def stored_images(root, store):
 def collect(root="/", ask=None, patience=1):
     """Return all of the above for what is asked: lists of names under ``paths``, ``texts``, ``packages``, ..."""
     ask, now = ask or {}, moment()
+    # Without systemd there is no service, which is an answer: preflight says what is to be done about it.
+    units = (ask.get("services") or ()) if Path(root, "run/systemd/system").is_dir() else ()
     return {
         "paths": paths(root, ask.get("paths") or (), ask.get("texts") or (), ask.get("contents") or (), now),
         "packages": packages(ask.get("packages") or (), patience),
-        "services": services(ask.get("services") or (), patience, now=now),
+        "services": services(units, patience, now=now),
         "manager": manager(ask.get("manager") or (), patience),
         "containers": containers(root, ask.get("containers") or (), patience, hosts=ask.get("hosts")),
         "users": users(ask.get("users") or ()),

@@ -114,7 +114,9 @@ options:
     type: dict
     default: {}
   engine:
-    description: "Report which container engine there is and whether it answers within C(seconds)."
+    description:
+      - Report which container engine there is, what its daemon.json says, and whether it answers within C(seconds);
+        with C(disk_paths) also what is free where its images are to be (C(data_root)).
     type: dict
     default: {}
   registry:
@@ -215,6 +217,8 @@ def main():
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
     if engine:
         machine["engine"] = machine_engine.collect(root, engine, patience)
+        if "disks" in machine:
+            machine["disks"].update(machine_system.disks(root, [machine["engine"]["images_at"]]))
     if registry:
         machine["registry"] = machine_registry.collect(root, registry, patience)
     if images and store:

@@ -8,6 +8,7 @@ from typing import Any
 from provision.judge.clock import clock
 from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.engine import DATA_ROOT, was_configured
 from provision.model.facts import Disk, MachineFacts
 from provision.model.systems import SERVED, known
 from provision.model.versions import version
@@ -39,7 +40,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """
     return [
         *_basics(facts),
-        _disks(facts["disks"], wants["disk_space"]),
+        _disks(*_where_images_are(facts, wants["disk_space"])),
         *_packages(facts),
         clock(SUBJECT, facts, wants),
         *_names(facts, str(wants["name"])),
@@ -76,6 +77,17 @@ def _basics(facts: MachineFacts) -> list[Check]:
     ]  # fmt: skip
 
 
+def _where_images_are(
+    facts: MachineFacts, wanted: Sequence[Mapping[str, Any]]
+) -> tuple[Mapping[str, Disk], Sequence[Mapping[str, Any]]]:
+    """Count what the engine's images need where the engine keeps them, and as long as none of them can be ours."""
+    disks, engine = dict(facts["disks"]), facts.get("engine")
+    if not engine or (path := engine.get("images_at", DATA_ROOT)) not in disks:
+        return disks, wanted
+    disks[path] = {**disks[path], "used": disks[path]["used"] and was_configured(engine)}
+    return disks, [{**one, "path": path} if one["path"] == DATA_ROOT else one for one in wanted]
+
+
 def _disks(disks: Mapping[str, Disk], wanted: Sequence[Mapping[str, Any]]) -> Check:
     """Add up what is needed on each file system: two paths on one disk cannot use the same space.
 
@@ -99,7 +111,7 @@ def _disks(disks: Mapping[str, Disk], wanted: Sequence[Mapping[str, Any]]) -> Ch
         "; ".join(expected for *_, expected in systems),
         source="preflight_disk_space",
         cause="the file system is too full or too small",
-        fix=f"df -h {full}; make room (journalctl --vacuum-size=100M; apt-get clean) or enlarge it",
+        fix=f"df -h {full}; make room (journalctl --vacuum-size=100M; apt-get clean; docker system df) or enlarge it",
     )
 
 

@@ -85,7 +85,9 @@ ROLES: Mapping[str, Role] = {
     "nfs_server": Role("base", nfs_server.checks, _GENERIC, groups=("nfs_server",)),
     "shared_storage": Role("base", shared_storage.checks, ("packages", "files"), asked_before=True, refuses_alone=True),
     "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
-    "container_engine": Role("containers", engine.checks, _GENERIC, groups=_USED),
+    "container_engine": Role(
+        "containers", engine.checks, _GENERIC, groups=_USED, asked_before=True, refuses_alone=True
+    ),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
     "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM, asked_before=True),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
@@ -213,9 +215,10 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         shared["drained"] = drained
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
-        machine["engine"] = {key: facts["engine"][key] for key in ("version", "raises_limits", "live_restore")}
-        machine["engine"]["late"] = facts["engine"]["late"]
-        machine["engine"]["swarm"] = facts["engine"].get("swarm", False)
+        # Without its own words: what it answers and complains of is nobody's to rest on.
+        machine["engine"] = {
+            key: value for key, value in facts["engine"].items() if key not in ("server", "problem", "limit")
+        }
     if "hostname" in facts:
         machine["hostname"] = facts["hostname"]
     if "memlock" in facts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field, StringConstraints, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
@@ -23,7 +23,11 @@ class EngineFacts(TypedDict):
     ``version`` is the program's, empty where it is not installed; ``server`` that of the engine that runs.
     ``live_restore`` is None where the engine did not say; ``problem`` says why there is no answer, ``late`` that there
     was none in time. ``raises_limits``: whether a container may have a limit above the machine's own.
-    ``swarm``: whether it is in a swarm of Docker's, anybody's.
+    ``swarm``: whether it is in a swarm of Docker's, anybody's. ``kept``: how many containers and images it has, in
+    ``data_root``, by ``driver``; ``images_at`` is where they are to be. ``flags`` are the names of its command line's
+    options. ``daemon`` is what daemon.json says, ``daemon_problem`` why that cannot be read, ``secret`` that it has a
+    password, so that nothing of it is told; ``formatted``: it is written as we would. ``keys`` are those of it that are
+    ours, where we have said so.
     """
 
     version: Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9A-Za-z.+~:-]*$")]
@@ -31,6 +35,16 @@ class EngineFacts(TypedDict):
     server: Text
     live_restore: bool | None
     swarm: NotRequired[bool]
+    kept: NotRequired[Count]
+    data_root: NotRequired[Text]
+    images_at: NotRequired[Text]
+    driver: NotRequired[Text]
+    flags: NotRequired[list[Text]]
+    daemon: NotRequired[dict[Text, Any]]
+    daemon_problem: NotRequired[Text]
+    secret: NotRequired[bool]
+    formatted: NotRequired[bool]
+    keys: NotRequired[list[Text] | None]
     problem: Text
     late: bool
     limit: Count

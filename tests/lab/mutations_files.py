@@ -76,6 +76,7 @@ FILES = (
     *spoilt("there", "base_system", "/etc/clusterctl/proxy", "node2"),
     *spoilt("there", "base_system", "/etc/apt/apt.conf.d/95clusterctl-proxy", "node2"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
+    *spoilt("mode", "container_engine", "/etc/docker/clusterctl-keys.json", "node1"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", "/etc/docker/certs.d", "node1"),

@@ -38,9 +38,17 @@ SERVICES = (
         "systemctl disable docker",
         {"container_engine.services": "docker is not started at boot"},
     ),
-    *spoilt(
-        "text", "container_engine", DAEMON, "head", restarts=("docker",),
-        services=f"docker was started before {DAEMON} changed",
+    # A text that is no JSON is refused, and nothing is changed.
+    Row(
+        "containers' logs grow larger than declared",
+        "head",
+        f"sed -i 's/\"max-file\": \"3\"/\"max-file\": \"9\"/' {DAEMON}",
+        {
+            "container_engine.files": f"{DAEMON} has another text",
+            "container_engine.services": f"docker was started before {DAEMON} changed",
+        },
+        (),
+        ("docker",),
     ),
     Row(
         "killed between the engine's configuration and its restart",

@@ -22,7 +22,7 @@ ANSWERED = {
     "os_family": "Debian",
     "cluster_machine": {
         "container": True,
-        "engine": {},
+        "engine": {"version": "", "raises_limits": False},
         "memlock": {"login_highest": "unlimited", "service_highest": "unlimited"},
     },
 }

@@ -26,15 +26,30 @@ PEM = "-----BEGIN CERTIFICATE-----\nAbc+/=\n-----END CERTIFICATE-----\n"
 SITE = "harbor.site.example/x"
 
 
-def judged(said: dict[str, Any] | None = None, live_restore: bool = True) -> dict[str, Check]:
+ENGINE_WANTS = {"live_restore": True, "wanted": {"live-restore": True}, "addresses": []}
+
+
+def judged(
+    said: dict[str, Any] | None = None, live_restore: bool = True, service: str = "loaded", **wants: Any
+) -> dict[str, Check]:
     """Return an engine's checks by name; every one of them is always there."""
-    found = engine.checks(facts_from({"engine": {**GOOD, **(said or {})}}), {"live_restore": live_restore})
-    assert tuple(check.id for check in found) == engine.SUBJECT.ids
+    own = {**ENGINE_WANTS, "live_restore": live_restore, "wanted": {"live-restore": live_restore}, **wants}
+    facts = facts_from({"engine": {**GOOD, **(said or {})}})
+    facts["state"] = {"services": {"docker": {"load": service}}}  # type: ignore[typeddict-item]
+    found = engine.checks(facts, own)
+    assert sorted(check.id for check in found) == sorted((*engine.BEFORE.ids, *engine.SUBJECT.ids))
+    assert all(check.before is (check.id in engine.BEFORE.ids) for check in found)
     return {check.id.partition(".")[2]: check for check in found}
 
 
+def refused(name: str, said: dict[str, Any] | None = None, **wants: Any) -> str:
+    """Return what is refused of an engine, and what to do; empty for nothing."""
+    check = judged(said, **wants)[name]
+    return "" if check.ok else f"{check.observed}. Fix: {check.fix}"
+
+
 def test_an_engine_with_its_configuration_passes() -> None:
-    assert [str(check.verdict) for check in judged().values()] == ["pass", "pass"]
+    assert {str(check.verdict) for check in judged().values()} == {"pass"}
 
 
 def test_an_engine_that_hangs_is_unknown_with_the_limit_it_had() -> None:
@@ -62,9 +77,111 @@ def test_an_engine_with_another_configuration_than_its_files_fails_in_that() -> 
 
 
 def test_an_engine_of_which_nothing_was_said_is_unknown() -> None:
-    found = engine.checks(facts_from({}), {"live_restore": True})
+    found = engine.checks(facts_from({}), ENGINE_WANTS)
 
-    assert [str(check.verdict) for check in found] == ["unknown", "unknown"]
+    assert [str(check.verdict) for check in found] == ["unknown"] * 5
+
+
+@pytest.mark.parametrize(
+    ("file", "problem", "fix"),
+    [
+        ({"userns-remap": "default"}, "userns-remap: no container could share", "{userns-remap: null}, which hides"),
+        ({"no-new-privileges": True}, "jobs could not become another user", "{no-new-privileges: false}"),
+        ({"default-runtime": "runsc"}, "default-runtime runsc shares neither", "{default-runtime: runc}"),
+        ({"live-restore": False}, "would end with each restart", "{live-restore: true}, or false to keep it so"),
+        ({"hosts": ["tcp://0.0.0.0"]}, "hosts in /etc/docker/daemon.json, and in dockerd's", "{hosts: null}"),
+        ({"proxies": {"http-proxy": "http://a:b@proxy"}}, "a password stands in a URL", "drop-in of docker.service"),
+    ],
+)
+def test_what_slurm_could_not_live_with_is_refused_with_the_variable_that_decides(
+    file: dict[str, Any], problem: str, fix: str
+) -> None:
+    told = refused("configuration", {"flags": ["H", "containerd"]}, wanted={"live-restore": True, **file})
+
+    assert problem in told
+    assert fix in told
+    assert "a:b" not in told
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"default-runtime": "nvidia", "cgroup-parent": "site.slice", "exec-opts": ["native.cgroupdriver=cgroupfs"]},
+        {"no-new-privileges": False, "userns-remap": "", "hosts": ["fd://"], "storage-driver": "zfs"},
+    ],
+)
+def test_what_does_no_harm_is_the_sites(file: dict[str, Any]) -> None:
+    for name in engine.BEFORE.names:
+        assert refused(name, {"daemon": file, "kept": 3}, wanted={"live-restore": True, **file}) == ""
+
+
+def test_a_file_that_nobody_can_read_is_one_line_with_its_place() -> None:
+    told = refused("configuration", {"daemon_problem": "Extra data: line 3 column 1 (char 40)"})
+
+    assert told.startswith("/etc/docker/daemon.json cannot be read: Extra data: line 3")
+    assert "correct it on the machine" in told
+    assert "a password stands in a URL" in refused("configuration", {"secret": True})
+    assert "--config-file" in refused("configuration", {"flags": ["config-file"]})
+
+
+def test_live_restore_of_the_command_line_counts_as_the_engine_runs_with_it() -> None:
+    assert refused("configuration", {"flags": ["live-restore"]}, wanted={}) == ""
+    assert "is on, with which no engine" in refused("configuration", {"flags": ["live-restore"]}, live_restore=False)
+    assert "is off" in refused("configuration", wanted={})
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "words"),
+    [
+        ({}, {}, ""),
+        ({"daemon": {"data-root": "/data"}}, {"data-root": "/data/"}, ""),
+        ({}, {"data-root": "/data"}, ""),  # /var/lib/docker is a link to it
+        ({"kept": 0}, {"data-root": "/new"}, ""),
+        ({}, {"data-root": "/new"}, "with data-root /new the engine would not have its 5 containers and images"),
+        ({"daemon": {"data-root": "/data"}}, {}, "container_engine_options: {data-root: /data}"),
+        ({}, {"storage-driver": "overlay2"}, ""),
+        ({}, {"storage-driver": "zfs"}, "container_engine_options: {storage-driver: overlay2}"),
+    ],
+)
+def test_nothing_that_the_engine_has_is_hidden(said: dict[str, Any], wanted: dict[str, Any], words: str) -> None:
+    there = {"kept": 5, "data_root": "/data", "driver": "overlay2", **said}
+
+    told = refused("kept", there, wanted={"live-restore": True, **wanted})
+
+    assert words in told
+    assert bool(words) == bool(told)
+
+
+def test_an_engine_that_no_package_here_could_stand_beside_is_refused() -> None:
+    assert "snap" in refused("kept", {"version": ""})
+    assert "no service docker" in refused("kept", service="not-found")
+    assert refused("kept", {"version": "", "server": ""}, service="not-found") == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ({"bip": "10.0.0.1/16"}, "bip 10.0.0.1/16 has 10.0.18.11"),
+        ({"fixed-cidr": "10.0.18.0/24"}, "fixed-cidr 10.0.18.0/24 has 10.0.18.11"),
+        ({"default-address-pools": [{"base": "10.0.0.0/8", "size": 24}]}, "default-address-pools 10.0.0.0/8 has"),
+        ({"default-address-pools": []}, "each of Docker's own pools"),
+        ({"default-address-pools": [7, {}], "bip": "10.9.0.1/24"}, ""),
+    ],
+)
+def test_a_network_of_the_sites_that_has_a_machines_address_is_refused(file: dict[str, Any], words: str) -> None:
+    told = refused("addresses", wanted={"live-restore": True, **file}, addresses=["10.0.18.11"])
+
+    assert words in told
+    assert bool(words) == bool(told)
+    assert not words or "container_engine_options: {" in told
+
+
+def test_the_role_refuses_in_the_same_words_what_preflight_was_not_asked() -> None:
+    facts = facts_from({"engine": {**GOOD, "daemon_problem": "Extra data"}})
+
+    (told,) = engine.refusals(facts["engine"], ENGINE_WANTS)
+
+    assert told.startswith("container_engine_options: /etc/docker/daemon.json cannot be read: Extra data. Fix: correct")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_ages_that_are_compared_are_of_one_moment_however_slow_the_machine_answe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wall, kernel = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
     (tmp_path / "unit").write_text("written, and read by systemd half a second later")
     os.utime(tmp_path / "unit", (wall, wall))
     read = f"{int((kernel + 0.5) * 1e6)}\n0\n"
@@ -133,6 +134,10 @@ def test_ages_that_are_compared_are_of_one_moment_however_slow_the_machine_answe
     found = state.collect(tmp_path, {"paths": ["/unit"], "services": ["munge", "none"]})
 
     assert found["services"]["munge"]["loaded_age"] < found["paths"]["/unit"]["age"]
+
+
+def test_a_machine_without_systemd_has_no_service_which_is_an_answer(tmp_path: Path) -> None:
+    assert state.collect(tmp_path, {"services": ["munge"]})["services"] == {}
 
 
 def test_a_key_is_told_by_a_hash_that_nobody_can_have_prepared(tmp_path: Path) -> None:

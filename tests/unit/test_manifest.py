@@ -78,7 +78,7 @@ OF_ROLES: dict[str, tuple[Subject, ...]] = {
     "nfs_server": (nfs_server.SUBJECT,),
     "shared_storage": (shared_storage.BEFORE, shared_storage.SUBJECT),
     "cluster_users": (users_before.SUBJECT, cluster_users.SUBJECT),
-    "container_engine": (engine.SUBJECT,),
+    "container_engine": (engine.BEFORE, engine.SUBJECT),
     "container_images": (images.SUBJECT,),
     "job_docker": (job_docker.BEFORE, job_docker.SUBJECT),
     "nvidia_driver": (driver.SUBJECT, driver.BEFORE, gpu_stage.PLANNED),

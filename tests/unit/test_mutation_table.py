@@ -78,7 +78,8 @@ MADE_UP = {
 SUBJECTS = (
     base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.BEFORE, shared_storage.SUBJECT,
     users_before.SUBJECT, cluster_users.SUBJECT,
-    engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT, slurm_client.SUBJECT, slurm_conf.SUBJECT,
+    engine.BEFORE, engine.SUBJECT, images.SUBJECT, munge.MACHINE, slurm_image.SUBJECT,
+    slurm_client.SUBJECT, slurm_conf.SUBJECT,
     slurm_database.SUBJECT, slurm_accounts.SUBJECT, slurm_running.SUBJECT, ddp_ready.SUBJECT, preflight.SUBJECT,
     hardware.SUBJECT, job_images.BEFORE, job_images.SUBJECT,
     job_docker.BEFORE, job_docker.SUBJECT,
@@ -126,8 +127,12 @@ ELSEWHERE = {
     "tests/lab/test_access.py": {
         "more_memory_than_the_machine_has_is_refused_and_nothing_is_changed": ["hardware.real_memory"],
     },
-    # Only a site's own registry asks for one.
     "tests/unit/test_judge_engine.py": {
+        # Refused before anything is done: what an engine of a site's own has, or says.
+        "nothing_that_the_engine_has_is_hidden": ["engine.kept"],
+        "what_slurm_could_not_live_with_is_refused_with_the_variable_that_decides": ["engine.configuration"],
+        "a_network_of_the_sites_that_has_a_machines_address_is_refused": ["engine.addresses"],
+        # Only a site's own registry asks for one.
         "a_login_is_compared_by_a_hash_and_the_password_is_in_no_check": ["images.login"],
         # A warning: images come from the controller then (test_image_mirrors of the lab).
         "a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_controller_answers_instead": [

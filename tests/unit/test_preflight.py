@@ -233,6 +233,22 @@ def test_what_an_earlier_run_has_filled_needs_no_space_again() -> None:
     assert before("disk_space", {"disk_space": [{**ROOT_NEEDS, "megabytes": 2000}]}, disks=filled)["verdict"] == "fail"
 
 
+def test_images_are_counted_where_the_engine_keeps_them_and_a_foreign_one_has_none_of_ours() -> None:
+    wanted = [ROOT_NEEDS, {**IMAGES_NEED, "path": "/var/lib/docker"}]
+    disks = {
+        "/": {"free": 9000, "device": 1, "used": True},
+        "/var/lib/docker": {"free": 9000, "device": 1, "used": False},
+        "/data": {"free": 40, "device": 2, "used": True},
+    }
+    full = before("disk_space", {"disk_space": wanted}, disks=disks, engine={"images_at": "/data", "keys": None})
+    ours = before("disk_space", {"disk_space": wanted}, disks=disks, engine={"images_at": "/data", "keys": ["debug"]})
+
+    assert (full["verdict"], full["observed"].partition(";")[0]) == ("fail", "/data: 40 MB free")
+    assert full["fix"].startswith("df -h /data; make room")
+    assert ours["verdict"] == "pass"
+    assert before("disk_space", {"disk_space": wanted}, disks=disks)["verdict"] == "pass"
+
+
 @pytest.mark.parametrize(
     "addresses",
     [
