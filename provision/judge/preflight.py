@@ -24,6 +24,8 @@ SUBJECT = Subject(
 #: The first kernel that gives namespaces numbers that are not in their order.
 _MIXED_UP = (6, 18)
 
+_DGX = "NVIDIA's own driver, repositories and services are on it (/etc/dgx-release): the roles would work against them"
+
 #: What ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
 
@@ -52,7 +54,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 def _basics(facts: MachineFacts) -> list[Check]:
     python, system = facts["python"], facts["os"]
-    entry = known(system["id"], system["version"])
+    entry, dgx = known(system["id"], system["version"]), system.get("dgx", False)
     return [
         SUBJECT.check(
             "python", version(python) >= OLDEST_PYTHON, python, "3.8 or newer", source="ansible-core 2.19",
@@ -60,9 +62,9 @@ def _basics(facts: MachineFacts) -> list[Check]:
             fix="install a newer python3, or set ansible_python_interpreter",
         ),
         SUBJECT.check(
-            "system", entry in SERVED, system["name"] or system["id"],
+            "system", entry in SERVED and not dgx, ("DGX OS on " if dgx else "") + (system["name"] or system["id"]),
             ", ".join(f"{one.id} {'/'.join(one.versions)}" for one in SERVED), source="the roles' tables",
-            cause=entry.lacks if entry else "the roles have no package names for this system",
+            cause=_DGX if dgx else entry.lacks if entry else "the roles have no package names for this system",
             fix="install one of the supported systems",
         ),
         SUBJECT.check(
