@@ -219,7 +219,7 @@ def _kernel(facts: MachineFacts, own_directories: bool) -> Check:
     return SUBJECT.check(
         "kernel", version(release)[:2] < _MIXED_UP, release, "older than 6.18", source="JobContainerType",
         cause="it refuses at random the views of jobs that have a /tmp of their own: they are requeued and held",
-        fix="boot an older kernel; or let jobs share the node's /tmp: slurm_conf_parameters: {JobContainerType: null}",
+        fix="boot an older kernel; or let this node's jobs share /tmp: node_private_tmp=false on its inventory line",
     )  # fmt: skip
 
 

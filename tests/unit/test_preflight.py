@@ -186,6 +186,7 @@ def test_a_kernel_matters_where_jobs_have_a_tmp_of_their_own(
     settings: dict[str, Any], changes: dict[str, Any], verdict: str
 ) -> None:
     assert before("kernel", settings, **changes)["verdict"] == verdict
+    assert "node_private_tmp=false" in before("kernel", kernel="6.18.5")["fix"]
     on_the_controller = {key: value for key, value in READY.items() if key != "hardware"}
     (found,) = (one for one in preflight.checks(on_the_controller, SETTINGS) if one.id == "preflight.kernel")
     assert found.verdict.value == "skip"
