@@ -12,7 +12,9 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
-  Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
+  Where a role refuses (preflight), what it judges and what others judge before anything is changed is no such thing:
+  what does not pass fails the machine. One that only such roles are for is not asked.
+- ``refuse``: the same, but what does not pass of that is recorded for the play that ends the run for all.
 - ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
   once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
   recorded.
@@ -120,8 +122,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args = self._task.args
         roles, then = [str(role) for role in args.get("roles") or ()], str(args.get("then", "act"))
-        if set(args) - {"roles", "then"} or then not in ("act", "prove", "share"):
-            raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
+        if set(args) - {"roles", "then"} or then not in ("act", "refuse", "prove", "share"):
+            raise AnsibleActionFail("observe takes roles, a list, and then: act, refuse, prove or share")
+        for_all, then = then == "refuse", "act" if then == "refuse" else then
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
         task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
@@ -132,7 +135,8 @@ class ActionModule(ActionBase):
         result["changed"] = False
         # Of a machine that none of them is for there is nothing to ask, either.
         parents = [f"observed_{role}" for role in roles]
-        if not (roles := roles if then == "share" else road.roles_for(roles, task_vars["group_names"])):
+        roles = roles if then == "share" else road.roles_for(roles, task_vars["group_names"])
+        if all(then == "act" and road.ROLES[role].refuses for role in roles):
             return _grouped(result, parents)
         try:
             if then == "share":
@@ -146,7 +150,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error)}
         result["ansible_facts"] = known
         if then == "act":
-            parents += self._to_do(result, judged, task_vars)
+            parents += self._to_do(result, judged, task_vars, for_all)
             if self._task.diff and not result.get("failed") and (diffs := self._diffs(wanted, facts, task_vars)):
                 result["diff"] = diffs
         else:
@@ -158,11 +162,12 @@ class ActionModule(ActionBase):
                 _fail(result, checks, [check for check in checks if not check.ok])
         return result if result.get("failed") else _grouped(result, parents)
 
-    def _to_do(self, result, judged, task_vars):
+    def _to_do(self, result, judged, task_vars, for_all):
         """Put into the result what there is to do, or fail where that is unknown or refused; return the groups."""
         before, found = road.before(judged)
         checks = list(chain(*found.values()))
-        if stops := [check for check in checks if check.verdict is Verdict.UNKNOWN] + road.refused_alone(found):
+        stops = [] if for_all else [check for check in before if not check.ok]
+        if stops := stops + [check for check in checks if check.verdict is Verdict.UNKNOWN]:
             _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], stops)
             return []
         result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]

@@ -95,6 +95,8 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
     return {
         "gpus": seen,
         "passed_through": on_the_bus.passed_through(on_bus),
+        "virtual": on_the_bus.virtual(root, on_bus),
+        "vgpu_manager": not contained and on_the_bus.vgpu_manager(root),
         "nvswitches": on_the_bus.nvswitches(root, on_bus),
         "unread_bridges": on_the_bus.unread_bridges(root, on_bus),
         "rdma_adapters": on_the_bus.adapters(on_bus),

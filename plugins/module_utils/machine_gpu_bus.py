@@ -71,6 +71,27 @@ def passed_through(found):
     return [device["address"] for device in found if _is_gpu(device) and device["driver"] in _PASSED_THROUGH]
 
 
+def virtual(root, found):
+    """Return the addresses of GPUs that are a part of another machine's (vGPU): a capability of NVIDIA's own is VF."""
+    return [
+        one["address"] for one in found if _is_gpu(one) and b"VF" in _capabilities(_bytes(root, one, "config") or b"")
+    ]
+
+
+def _capabilities(config):
+    """Yield how the vendor's own capabilities (9) in a device's configuration space begin."""
+    place = config[0x34] & 0xFC if len(config) >= 256 and config[6] & 0x10 else 0
+    for _ in range(48):  # so many have room: a chain may be a circle
+        if place and config[place] == 9:
+            yield config[place + 3 : place + 5]
+        place = config[place + 1] & 0xFC if place else 0
+
+
+def vgpu_manager(root):
+    """Tell whether NVIDIA's vGPU manager is loaded, which gives parts of GPUs to virtual machines."""
+    return Path(root, "sys/module/nvidia_vgpu_vfio").exists()
+
+
 def _is_gpu(device):
     return device["vendor"] == _NVIDIA and device["class"] in _GPU_CLASSES
 
@@ -110,8 +131,12 @@ def _bridges(found):
 
 def _vpd(root, device):
     """Return an adapter's vital product data; None where it cannot be read."""
+    return _bytes(root, device, "vpd")
+
+
+def _bytes(root, device, name):
     try:
-        return Path(root, "sys/bus/pci/devices", device["address"], "vpd").read_bytes()
+        return Path(root, "sys/bus/pci/devices", device["address"], name).read_bytes()
     except OSError:
         return None
 

@@ -36,7 +36,7 @@ _TIME_ERROR = 5
 
 
 def os_release(root):
-    """Return ``id``, ``version``, ``like`` and ``name`` of the operating system."""
+    """Return ``id``, ``version``, ``like`` and ``name`` of the operating system, and whether it is a DGX OS."""
     lines = read(root, "etc/os-release").splitlines()
     fields = {key: value.strip("\"'") for key, _, value in (line.partition("=") for line in lines)}
     return {
@@ -44,6 +44,7 @@ def os_release(root):
         "version": fields.get("VERSION_ID", ""),
         "like": fields.get("ID_LIKE", ""),
         "name": fields.get("PRETTY_NAME", ""),
+        "dgx": Path(root, "etc/dgx-release").exists(),
     }
 
 

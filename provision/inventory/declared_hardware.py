@@ -78,6 +78,8 @@ def _sentence(error: ValidationError, where: str, declared: Mapping[str, Any]) -
     phrases = {
         "greater_than_equal": f"it must be {context.get('ge')} or more",
         "less_than_equal": f"it must be {context.get('le')} or less",
+        "bool_parsing": "it must be true or false",
+        "bool_type": "it must be true or false",
         "string_pattern_mismatch": "it has characters or a form that Slurm would not read",
     }
     reason = phrases.get(first["type"], str(context.get("error", first["msg"])))

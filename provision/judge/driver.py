@@ -16,7 +16,10 @@ from provision.nvidia.driver_plan import Finding, Plan
 from provision.nvidia.driver_state import Activation, activation, installed_version, unheld
 
 #: What is asked for, against what the tables know and what is installed; then the driver itself.
-_ASKED = ("settings", "system", "branch", "version", "source", "cuda", "branches", "runfile", "flavour", "secure_boot")
+_ASKED = (
+    "settings", "system", "virtual", "branch", "version", "source", "cuda", "branches", "runfile", "flavour",
+    "secure_boot",
+)  # fmt: skip
 _THERE = ("loaded", "module", "packages", "hold", "files", "lock", "fabric_manager", "nouveau", "gpus")
 SUBJECT = Subject("nvidia_driver", names=(*_ASKED, *_THERE), fix="clusterctl provision gpu")
 #: What is judged before a driver is changed, and only then.
@@ -109,6 +112,7 @@ def _asked(planned: Plan) -> Iterator[Check]:
     good = {
         "settings": "known words",
         "system": "one that the tables know",
+        "virtual": "GPUs of this machine's own, and no others",
         "branch": f"branch {planned.branch}, which drives these GPUs",
         "source": planned.source,
         "cuda": "no toolkit that is too new for the branch",

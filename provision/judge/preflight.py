@@ -25,6 +25,8 @@ SUBJECT = Subject(
 #: The first kernel that gives namespaces numbers that are not in their order.
 _MIXED_UP = (6, 18)
 
+_DGX = "NVIDIA's own driver, repositories and services are on it (/etc/dgx-release): the roles would work against them"
+
 #: What ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
 
@@ -53,7 +55,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
 def _basics(facts: MachineFacts) -> list[Check]:
     python, system = facts["python"], facts["os"]
-    entry = known(system["id"], system["version"])
+    entry, dgx = known(system["id"], system["version"]), system.get("dgx", False)
     return [
         SUBJECT.check(
             "python", version(python) >= OLDEST_PYTHON, python, "3.8 or newer", source="ansible-core 2.19",
@@ -61,9 +63,9 @@ def _basics(facts: MachineFacts) -> list[Check]:
             fix="install a newer python3, or set ansible_python_interpreter",
         ),
         SUBJECT.check(
-            "system", entry in SERVED, system["name"] or system["id"],
+            "system", entry in SERVED and not dgx, ("DGX OS on " if dgx else "") + (system["name"] or system["id"]),
             ", ".join(f"{one.id} {'/'.join(one.versions)}" for one in SERVED), source="the roles' tables",
-            cause=entry.lacks if entry else "the roles have no package names for this system",
+            cause=_DGX if dgx else entry.lacks if entry else "the roles have no package names for this system",
             fix="install one of the supported systems",
         ),
         SUBJECT.check(
@@ -229,7 +231,7 @@ def _kernel(facts: MachineFacts, own_directories: bool) -> Check:
     return SUBJECT.check(
         "kernel", version(release)[:2] < _MIXED_UP, release, "older than 6.18", source="JobContainerType",
         cause="it refuses at random the views of jobs that have a /tmp of their own: they are requeued and held",
-        fix="boot an older kernel; or let jobs share the node's /tmp: slurm_conf_parameters: {JobContainerType: null}",
+        fix="boot an older kernel; or let this node's jobs share /tmp: node_private_tmp=false on its inventory line",
     )  # fmt: skip
 
 

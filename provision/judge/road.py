@@ -31,7 +31,7 @@ from provision.judge import (
     slurm_image,
     slurm_running,
 )
-from provision.model.checks import Check, Subject, Verdict
+from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
 from provision.model.systems import family
@@ -44,11 +44,10 @@ Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
 class Role:
     """A role on this road: the stage that it belongs to, its own judge, and the kinds of generic checks of its data.
 
-    ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on any machine. ``groups``
+    ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on the machine. ``groups``
     are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
     before anything is changed, so that preflight asks for them too. ``fix``: where provisioning the stage is not all
-    that there is to say. ``refuses_alone``: a machine on which a check that is made before fails is never acted on,
-    also without preflight. ``beside_others``: its own judge sees one machine alone, and says where to act; for a
+    that there is to say. ``beside_others``: its own judge sees one machine alone, and says where to act; for a
     verdict a task of the role compares machines.
     """
 
@@ -59,7 +58,6 @@ class Role:
     groups: tuple[str, ...] = ()
     asked_before: bool = False
     fix: str = ""
-    refuses_alone: bool = False
     beside_others: bool = False
 
 
@@ -83,11 +81,9 @@ ROLES: Mapping[str, Role] = {
     "preflight": Role("preflight", _can_be_provisioned, refuses=True),
     "base_system": Role("base", base_system.checks, _GENERIC),
     "nfs_server": Role("base", nfs_server.checks, _GENERIC, groups=("nfs_server",)),
-    "shared_storage": Role("base", shared_storage.checks, ("packages", "files"), asked_before=True, refuses_alone=True),
-    "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True, refuses_alone=True),
-    "container_engine": Role(
-        "containers", engine.checks, _GENERIC, groups=_USED, asked_before=True, refuses_alone=True
-    ),
+    "shared_storage": Role("base", shared_storage.checks, ("packages", "files"), asked_before=True),
+    "cluster_users": Role("base", cluster_users.checks, ("files", "services"), asked_before=True),
+    "container_engine": Role("containers", engine.checks, _GENERIC, groups=_USED, asked_before=True),
     "container_images": Role("containers", images.checks, _GENERIC, groups=_USED),
     "job_docker": Role("containers", job_docker.checks, ("files", "services"), groups=_SLURM, asked_before=True),
     "nvidia_driver": Role("gpu", gpu_stage.nvidia_driver, groups=_SLURM, asked_before=True),
@@ -105,7 +101,7 @@ ROLES: Mapping[str, Role] = {
     "slurm_conf": Role("slurm", slurm_conf.checks, ("files",), groups=_USED, fix=slurm_conf.SUBJECT.fix),
     "slurm_client": Role("slurm", slurm_client.checks, ("files",), groups=("slurm_controller", "slurm_login")),
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_USED),
-    "job_images": Role("slurm", job_images.checks, ("packages",), groups=_SLURM, asked_before=True, refuses_alone=True),
+    "job_images": Role("slurm", job_images.checks, ("packages",), groups=_SLURM, asked_before=True),
     "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED, asked_before=True),
 }
 
@@ -148,16 +144,6 @@ def before(judged: Mapping[str, Sequence[Check]]) -> tuple[list[Check], dict[str
     }
     rest = {role: [check for check in checks if check not in first[role]] for role, checks in judged.items()}
     return [check for checks in first.values() for check in checks], rest
-
-
-def refused_alone(judged: Mapping[str, Sequence[Check]]) -> list[Check]:
-    """Return what keeps a machine from being acted on, where no preflight of the run has refused it."""
-    return [
-        check
-        for role, checks in judged.items()
-        for check in checks
-        if ROLES[role].refuses_alone and check.before and check.verdict is Verdict.FAIL
-    ]
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:

@@ -66,6 +66,7 @@ class OperatingSystem(TypedDict):
     version: Text
     like: NotRequired[Text]
     name: Text
+    dgx: NotRequired[bool]
 
 
 @with_config(STRICT)

@@ -147,6 +147,8 @@ class Facts(_Answer):
     users: Annotated[list[Text], Some]
     holders: Annotated[list[User], Some]
     passed_through: Annotated[list[Word], Some]
+    virtual: Annotated[list[Word], Some] = []
+    vgpu_manager: bool = False
     kernel_packages: Annotated[dict[Word, bool], Some]
     apt: Annotated[list[Archive], Some]
     files: Annotated[dict[Text, PathState], Some]

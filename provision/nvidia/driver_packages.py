@@ -24,8 +24,12 @@ COMPUTE_ONLY = 560
 #: The branch that a distribution's own archive has; none where it has several.
 ARCHIVE = {("debian", "12"): 535, ("debian", "13"): 550}
 
-#: Which packages a rule of apt's preferences is about, in apt's patterns.
-_GLOBS = "*nvidia* cuda-drivers* libcuda1 libnvcuvid1 libnvsdm* libnvoptix1"
+#: Which packages a rule of apt's preferences is about, in apt's patterns. Of those that begin with linux-, it is the
+#: modules that Ubuntu has built for a kernel: a branch follows the name. linux-image-nvidia and the like are a kernel.
+_GLOBS = (
+    "nvidia-* [!l]*-nvidia* lib*nvidia* linux-modules-nvidia-[0-9]* "
+    "cuda-drivers* libcuda1 libnvcuvid1 libnvsdm* libnvoptix1"
+)
 
 #: Files of ours on a machine; each is written whole.
 LIST, PIN = "/etc/apt/sources.list.d/clusterctl-nvidia.list", "/etc/apt/preferences.d/clusterctl-nvidia"

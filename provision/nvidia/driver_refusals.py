@@ -17,8 +17,9 @@ def refusals(
     """Return what else stands in the way."""
     gpu = machine["gpu"]
     found = [
+        *_of_virtual(gpu),
         *_of_version(wants, branch),
-        *_of_source(wants, system, source, branch),
+        *_of_source(wants, system, source, branch, str(machine["architecture"])),
         *_of_cuda(wants, branch),
         *_of_installed(gpu, system, source),
         *_of_secure_boot(gpu, wants, system, source),
@@ -93,7 +94,26 @@ def _of_version(wants: Mapping[str, Any], branch: int) -> list[Finding]:
     ]
 
 
-def _of_source(wants: Mapping[str, Any], system: packages.System, source: str, branch: int) -> list[Finding]:
+def _of_virtual(gpu: Mapping[str, Any]) -> list[Finding]:
+    """Return what GPUs have to do with virtual machines, of which this one is the guest or the host."""
+    if gpu["virtual"]:
+        observed = f"{', '.join(gpu['virtual'])}: a virtual GPU (vGPU)"
+        cause = "its driver comes with the host's vGPU manager and a licence, from no public repository"
+    elif gpu["vgpu_manager"]:
+        observed = "the vGPU manager gives parts of the GPUs to virtual machines (module nvidia_vgpu_vfio)"
+        cause = "its driver is the manager's own, and runs no CUDA program on this machine"
+    elif gpu["passed_through"]:
+        observed = f"{', '.join(gpu['passed_through'])} given to virtual machines, beside GPUs of this machine's own"
+        cause = "a change of the driver may reboot this machine, and its guests with it"
+    else:
+        return []
+    by_hand = "install the driver by hand and set nvidia_driver_install: false for this machine"
+    return [Finding("virtual", observed, cause, f"{by_hand}; or use its GPUs without virtual machines")]
+
+
+def _of_source(
+    wants: Mapping[str, Any], system: packages.System, source: str, branch: int, architecture: str
+) -> list[Finding]:
     if source == "mirror" and not wants["repository"]:
         return [
             Finding(
@@ -101,6 +121,16 @@ def _of_source(wants: Mapping[str, Any], system: packages.System, source: str, b
                 "nvidia_driver_source is mirror",
                 "no mirror is named",
                 "nvidia_driver_repository: the address of the copy of NVIDIA's repository for this system",
+            )
+        ]
+    only = packages.ARCHIVE.get((system.id, system.version))
+    if source == "nvidia" and not wants["repository"] and system.id == "debian" and architecture == "aarch64":
+        return [
+            Finding(
+                "source",
+                f"Debian on {architecture}",
+                "NVIDIA's repository has no driver for it",
+                f"nvidia_driver_source: distribution and nvidia_driver_branch: {only}; or install Ubuntu",
             )
         ]
     if source != "distribution":
@@ -114,7 +144,6 @@ def _of_source(wants: Mapping[str, Any], system: packages.System, source: str, b
                 "nvidia_driver_source: nvidia or mirror",
             )
         ]
-    only = packages.ARCHIVE.get((system.id, system.version))
     if only and only != branch:
         return [
             Finding(

@@ -49,7 +49,8 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
     ``programs`` the names of those of ours that slurm.conf names, ``environment`` lines of job_task,
-    ``containers`` what runs those of jobs, ``lint`` whether sbatch reads scripts, ``plugstack`` its further lines.
+    ``containers`` what runs those of jobs, ``lint`` whether sbatch reads scripts, ``plugstack`` its further lines,
+    ``shared_tmp`` the last line of job_container.conf.
 
     Raises:
         ClusterctlError: a node's hardware is not declared and has not been discovered, or a node has cgroup v1 and the
@@ -65,6 +66,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     kinds = _kinds(cluster)
     parameters = _merged(cluster.slurm_parameters, _parameters(cluster))
     named = {parameter.value for parameter in parameters if parameter.name in LINES}
+    shared_tmp = _shared_tmp(cluster)
     return {
         "parameters": [parameter._asdict() for parameter in parameters],
         "environment": [variable.line for variable in cluster.job_environment],
@@ -76,7 +78,12 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         "containers": cluster.container_runtime,
         "lint": cluster.scripts_looked_into,
         "plugstack": cluster.slurm_files.get("plugstack.conf", "").strip(),
-        "files": {name: text for name, text in cluster.slurm_files.items() if name != "plugstack.conf"},
+        "shared_tmp": shared_tmp,
+        "files": {
+            name: f"{text.rstrip()}\n{shared_tmp}\n" if name == "job_container.conf" and shared_tmp else text
+            for name, text in cluster.slurm_files.items()
+            if name != "plugstack.conf"
+        },
     }
 
 
@@ -128,7 +135,13 @@ def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
 
 def _in_slurm_conf(hardware: Hardware) -> Hardware:
     """Return the hardware without what does not stand on a NodeName line or in gres.conf."""
-    return hardware.model_copy(update={"cgroup_version": None})
+    return hardware.model_copy(update={"cgroup_version": None, "private_tmp": None})
+
+
+def _shared_tmp(cluster: Cluster) -> str:
+    """Return the line of job_container.conf for nodes whose jobs share /tmp. The last line that names a node counts."""
+    nodes = [node.name for node in cluster.nodes if node.hardware.private_tmp is False]
+    return f"NodeName={hostlist.fold(nodes)} BasePath=none" if nodes else ""
 
 
 def _parameters(cluster: Cluster) -> Iterable[Parameter]:

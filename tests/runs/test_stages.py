@@ -17,6 +17,7 @@ from provision import content
 
 sys.path.insert(0, str(content.ROOT / "tests/unit"))
 import driver_machines
+from test_facts import READY
 
 #: Each machine is this computer, and is known to the replay by its interpreter.
 INVENTORY = """\
@@ -25,6 +26,8 @@ head
 [slurm_compute]
 node1 nvidia_containers_install=true nvidia_driver_install=false
 node2 cuda_toolkit_versions='["12.8"]'
+[slurm_login]
+login
 [all:vars]
 cluster_name=small
 cluster_simulated=gpu
@@ -55,14 +58,28 @@ def stage(
         (tasks := place / "roles" / role / "tasks").mkdir(parents=True)
         for part in parts:
             (tasks / f"{part}.yml").write_text(NOTE.format(role=f"{role}/{part}", place=place), encoding="utf-8")
-    for host in ("head", "node1", "node2"):
-        (place / f"{host}.json").write_text(json.dumps(answers.get(host, [GOOD])), encoding="utf-8")
+    for host in ("head", "node1", "node2", "login"):
+        told = [{**ready(host), **answer} for answer in answers.get(host, [GOOD])]
+        (place / f"{host}.json").write_text(json.dumps(told), encoding="utf-8")
         python = place / f"{host}-python"
         python.write_text(f'#!/bin/sh\nexport MACHINE={host}\nexec {PYTHON} "$@"\n', encoding="utf-8")
         python.chmod(0o755)
     report = run(place / f"{name}.yml", text=INVENTORY.format(place=place))[0]
     log = (place / "log").read_text(encoding="utf-8").splitlines() if (place / "log").exists() else []
     return log, {(failure.task.name, host) for failure, hosts in report.failures.items() for host in hosts}
+
+
+def ready(host: str) -> dict[str, Any]:
+    """What a machine says of itself that preflight has nothing against."""
+    paths = ("/", "/var/lib/docker", "/var/lib/clusterctl", "/var/cache/clusterctl")
+    return {
+        **READY,
+        "hostname": host,
+        "addresses": {host: ["192.0.2.9"]},
+        "kernel": "6.1.0-28-amd64",
+        "lock": {"holder": None, "waited": 0},
+        "disks": {path: {"free": 90000, "device": 1, "used": True} for path in paths},
+    }
 
 
 def node(directory: Path, *, held: bool) -> dict[str, Any]:
@@ -114,3 +131,18 @@ def test_stage_gpu_leaves_a_node_alone_of_which_the_controller_does_not_say_whet
     # node1 gets no driver, so that no run would give it back.
     assert log == ["nvidia_containers/main node1"]
     assert ("Ask the machine, and judge its answer", "node2") in failed
+
+
+def test_a_stage_alone_leaves_the_machine_as_it_is_that_preflight_refuses_and_goes_on_with_the_others(
+    tmp_path: Path,
+) -> None:
+    roles = {"nvidia_driver": ("sort", "begin", "main", "through", "return"), "nvidia_containers": ("main",)}
+    head = {**GOOD, "commands": {"drained": {"rc": 1, "text": "Error: No such container: slurmctld"}}}
+    good, new = node(tmp_path / "a", held=True), node(tmp_path / "b", held=False) | {"kernel": "6.18.5"}
+
+    log, failed = stage("gpu", tmp_path, roles, head=[head], node1=[good], node2=[new])
+
+    assert log == ["nvidia_containers/main node1"]
+    assert failed == {("Ask the machine, and judge its answer", "node2")}
+    # The stage has nothing for a login host: it is asked nothing.
+    assert {path.stem for path in tmp_path.glob("*.asked")} == {"head", "node1", "node2"}

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from machines import run_module
 
+from provision.nvidia import driver_packages
+
 MODULE = "roles/nvidia_driver/library/driver_resolved.py"
-LIST, PIN = "/etc/apt/sources.list.d/clusterctl-nvidia.list", "/etc/apt/preferences.d/clusterctl-nvidia"
+LIST, PIN = driver_packages.LIST, driver_packages.PIN
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is Debian's")
 
@@ -96,6 +98,38 @@ def test_what_cannot_be_installed_is_refused_in_apts_own_words(
     told = run_module(MODULE, {**question, "install": ["nvidia-driver-cuda", package]})
 
     assert words in told["problem"]
+
+
+PACKAGE = "Package: {}\nArchitecture: all\nVersion: 6.8.0-1015.16\nFilename: ./a.deb\nSize: 1\nSHA256: " + "0" * 64
+
+
+#: Of Ubuntu's archive, beside NVIDIA's repository: what is a driver there, and what belongs to a kernel.
+DRIVER = (
+    "nvidia-utils-580-server", "libnvidia-compute-580-server", "xserver-xorg-video-nvidia-580-server", "libcuda1",
+    "linux-modules-nvidia-580-server-open-6.8.0-1015-nvidia", "linux-modules-nvidia-580-server-generic",
+)  # fmt: skip
+KERNEL = (
+    "linux-nvidia", "linux-nvidia-64k-hwe-24.04", "linux-image-nvidia", "linux-image-6.8.0-1015-nvidia-64k",
+    "linux-headers-6.8.0-1015-nvidia", "linux-modules-6.8.0-1015-nvidia", "linux-modules-extra-nvidia-6.8",
+    "linux-modules-nvidia-fs-nvidia", "linux-nvidia-tools-6.8.0-1015",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*DRIVER, *KERNEL])
+def test_beside_nvidias_repository_ubuntus_driver_is_kept_away_and_its_kernels_are_not(
+    question: dict[str, Any], name: str
+) -> None:
+    repository = Path(question["directory"]).parent / "repository"
+    (repository / "Packages").write_text(PACKAGE.format(name))
+    (repository / "Release").write_text("Origin: Ubuntu\nSuite: noble\n")
+    machine = driver_packages.system("ubuntu", "24.04")
+    assert machine
+    question["files"][PIN] = driver_packages.apt_files(machine, "nvidia", 580, "", "file:/nowhere", [])[PIN]
+
+    problem = run_module(MODULE, {**question, "install": [name]})["problem"]
+
+    assert ("has no installation candidate" in problem) == (name in DRIVER), problem
+    assert bool(problem) == (name in DRIVER)
 
 
 def test_versions_on_offer_are_listed_with_where_they_are(question: dict[str, Any]) -> None:

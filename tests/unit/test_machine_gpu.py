@@ -122,6 +122,43 @@ def test_a_gpu_that_was_given_to_a_virtual_machine_is_not_this_machines(tmp_path
     assert found["passed_through"] == ["0000:02:00.0"]
 
 
+#: The configuration space of a T4's part in a virtual machine, as NVIDIA's k8s-device-plugin has it for its tests: the
+#: status, which says that there are capabilities, the first of them, and those that follow. And that of a whole GPU.
+VGPU = {0x06: "10", 0x34: "d0", 0x7C: "0500", 0xD0: "09681b5646"}
+WHOLE = {0x06: "10", 0x34: "60", 0x60: "016803", 0x68: "0578", 0x78: "10b4", 0xB4: "09001401"}
+
+
+def configuration(parts: dict[int, str]) -> bytes:
+    space = bytearray(256)
+    for place, words in parts.items():
+        space[place : place + len(words) // 2] = bytes.fromhex(words)
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "virtual"),
+    [
+        (configuration(VGPU), True),
+        (configuration(WHOLE), False),
+        (configuration({**WHOLE, 0xB4: "0960"}), False),  # a circle
+        (configuration(WHOLE)[:64], False),  # as others than root read it
+        (b"", False),
+    ],
+)
+def test_a_part_of_another_machines_gpu_is_known_by_its_capability(tmp_path: Path, space: bytes, virtual: bool) -> None:
+    tree(tmp_path, device("0000:01:00.0", "10de", "1eb8", "0302"))
+    (tmp_path / PCI / "0000:01:00.0/config").write_bytes(space)
+
+    assert gpu.collect(tmp_path, quiet)["virtual"] == ["0000:01:00.0"] * virtual
+
+
+def test_nvidias_vgpu_manager_is_seen_but_not_from_within_a_container(tmp_path: Path) -> None:
+    assert gpu.collect(tmp_path, quiet)["vgpu_manager"] is False
+    (tmp_path / "sys/module/nvidia_vgpu_vfio").mkdir(parents=True)
+    assert gpu.collect(tmp_path, quiet)["vgpu_manager"] is True
+    assert gpu.collect(tmp_path, quiet, contained=True)["vgpu_manager"] is False
+
+
 def test_a_container_does_not_own_the_bus_that_it_sees(tmp_path: Path) -> None:
     tree(tmp_path, device("0000:01:00.0", "10de", "2235", "0302"))
 

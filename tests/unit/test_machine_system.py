@@ -33,6 +33,13 @@ def holding(lock: Path) -> Iterator[subprocess.Popen[bytes]]:
             holder.kill()
 
 
+def test_dgx_os_is_told_from_the_ubuntu_that_it_says_it_is(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\n'})
+    assert system.os_release(root)["dgx"] is False
+    tree(tmp_path, {"etc/dgx-release": 'DGX_NAME="DGX Server"\n'})
+    assert (system.os_release(root)["id"], system.os_release(root)["dgx"]) == ("ubuntu", True)
+
+
 def test_the_holder_of_dpkgs_lock_is_named_with_pid_and_command(tmp_path: Path) -> None:
     root = tree(tmp_path, {DPKG_LOCK: ""})
     (tmp_path / "proc").symlink_to("/proc")

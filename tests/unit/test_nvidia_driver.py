@@ -320,7 +320,17 @@ def test_the_distributions_closed_components_are_taken_from_where_its_open_one_i
 def test_arm_servers_have_a_repository_of_their_own(bare: dict[str, Any]) -> None:
     bare["architecture"] = "aarch64"
 
-    assert "/debian12/sbsa/ ./" in planned(bare).files[nvidia_driver_packages.LIST]
+    assert "/ubuntu2404/sbsa/ ./" in planned(on(bare, "ubuntu2404")).files[nvidia_driver_packages.LIST]
+
+
+def test_debian_on_arm_is_refused_with_the_source_that_has_a_driver_for_it(bare: dict[str, Any]) -> None:
+    bare["architecture"] = "aarch64"
+
+    (refusal,) = planned(bare).refusals
+    assert (refusal.id, refusal.observed) == ("source", "Debian on aarch64")
+    assert "nvidia_driver_source: distribution and nvidia_driver_branch: 535" in refusal.fix
+    assert not planned(bare, source="distribution", branch="535").refusals
+    assert not planned(bare, repository="https://mirror.example/debian12-arm").refusals
 
 
 def test_nothing_is_installed_where_it_is_not_wanted(bare: dict[str, Any]) -> None:
@@ -338,6 +348,27 @@ def test_gpus_that_were_given_to_virtual_machines_get_no_driver_and_their_host_n
     assert plan.skip.startswith("its GPUs are given to virtual machines (0000:1b:00.0, 0000:1c:00.0)")
     assert (plan.pending, plan.install) == ((), ())
     assert driver_state.activation(bare["gpu"], "open").action == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"passed_through": ["0000:1c:00.0"]}, "0000:1c:00.0 given to virtual machines, beside GPUs of"),
+        ({"virtual": ["0000:1b:00.0"]}, "0000:1b:00.0: a virtual GPU"),
+        ({"vgpu_manager": True}, "the vGPU manager gives parts"),
+    ],
+)
+def test_gpus_of_virtual_machines_are_refused_before_anything_is_changed(
+    bare: dict[str, Any], facts: dict[str, Any], words: str
+) -> None:
+    bare["gpu"].update(facts)
+
+    (refusal,) = planned(bare).refusals
+    assert refusal.id == "virtual"
+    assert words in refusal.observed
+    assert "nvidia_driver_install: false" in refusal.fix
+    # As it says.
+    assert planned(bare, install=False).refusals == ()
 
 
 def test_an_unknown_gpu_older_than_turing_gets_the_proprietary_modules_and_no_branch_that_left_it(

@@ -139,6 +139,7 @@ def test_one_address_is_the_same_however_it_is_written() -> None:
         ("system", {"os": {"id": "debian", "version": "11", "like": "", "name": "Debian 11"}}, "fail", "Debian 11"),
         ("system", {"os": {"id": "ubuntu", "version": "24.04", "like": "debian", "name": "U"}}, "pass", "U"),
         ("system", {"os": {"id": "rocky", "version": "9.4", "like": "rhel", "name": "R"}}, "fail", "R"),
+        ("system", {"os": {"id": "ubuntu", "version": "24.04", "name": "U", "dgx": True}}, "fail", "DGX OS on U"),
         ("system", {"os": {"id": "debian", "version": "120", "like": "", "name": "D"}}, "fail", "D"),
         ("system", {"os": {"id": "", "version": "", "like": "", "name": ""}}, "fail", ""),
         ("systemd", {"systemd": False}, "fail", "not running"),
@@ -185,6 +186,7 @@ def test_a_kernel_matters_where_jobs_have_a_tmp_of_their_own(
     settings: dict[str, Any], changes: dict[str, Any], verdict: str
 ) -> None:
     assert before("kernel", settings, **changes)["verdict"] == verdict
+    assert "node_private_tmp=false" in before("kernel", kernel="6.18.5")["fix"]
     on_the_controller = {key: value for key, value in READY.items() if key != "hardware"}
     (found,) = (one for one in preflight.checks(on_the_controller, SETTINGS) if one.id == "preflight.kernel")
     assert found.verdict.value == "skip"

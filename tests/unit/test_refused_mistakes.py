@@ -122,6 +122,8 @@ NODES: list[tuple[dict[str, Any], str]] = [
     ({"node_gres": "GPU:A40:4"}, "node_gres"), ({"node_gres_files": "/dev/../etc/passwd,/dev/nvidia[0-2]"}, "no GPU"),
     ({"node_gres_files": "/dev/nvidiactl,/dev/nvidia[0-2]"}, "no GPU"), ({"node_features": "a b"}, "node_features"),
     ({"node_mem_spec_limit": 191990}, "less than 256 MB"), ({"node_cgroup_version": "v2"}, "node_cgroup_version"),
+    ({"node_private_tmp": "none"}, "node_private_tmp is 'none': it must be true or false"),
+    ({"node_private_tmp": ["no"]}, "it must be true or false"),
 ]  # fmt: skip
 MOUNTS: list[tuple[dict[str, Any], str]] = [
     ({"source": "nas:/srv/../etc"}, "it has '..'"), ({"options": "vers=4.2,vers=4.1"}, "vers is there twice"),

@@ -9,6 +9,7 @@ from declare import A40, cluster
 
 from provision.errors import ClusterctlError, ExitCode
 from provision.slurm.conf import slurm_values, unconfined
+from provision.slurm.render import render
 
 
 def parameters(**site: Any) -> dict[str, str]:
@@ -35,6 +36,22 @@ def test_each_kind_of_hardware_has_its_line() -> None:
     nodes = {"node1": A40, "node2": {**A40, "node_real_memory": 96000}, "node3": A40}
 
     assert [line["NodeName"] for line in slurm_values(cluster(nodes))["nodes"]] == ["node[1,3]", "node2"]
+
+
+@pytest.mark.parametrize("of_the_site", ["", "AutoBasePath=true\nBasePath=/var/lib/clusterctl/jobtmp"])
+def test_a_node_whose_jobs_share_its_tmp_is_named_after_what_is_said_of_all(of_the_site: str) -> None:
+    site = {"slurm_conf_files": {"job_container.conf": of_the_site}} if of_the_site else {}
+    new = {**A40, "node_private_tmp": "false"}
+    nodes = {"node1": new, "node2": A40, "node3": {**A40, "node_private_tmp": "true"}, "node4": new}
+
+    rendered = render(cluster(nodes, **site))
+
+    lines = rendered["job_container.conf"].splitlines()
+    assert lines[-1] == "NodeName=node[1,4] BasePath=none"
+    assert "BasePath=/var/lib/clusterctl/jobtmp" in lines
+    # It is no hardware: the nodes stay one kind.
+    assert "NodeName=node[1-4] CPUs" in rendered["slurm.conf"]
+    assert "NodeName" not in render(cluster(**site))["job_container.conf"]
 
 
 def test_everything_that_is_declared_stands_on_the_line_in_slurms_words() -> None:

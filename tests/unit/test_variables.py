@@ -101,7 +101,8 @@ def test_a_secret_of_the_wrong_type_is_never_printed(monkeypatch: pytest.MonkeyP
 #: Names like those of secrets, of what is none: counts and modes, and where public keys are.
 NO_SECRETS = frozenset({
     "cluster_users_login", "cuda_toolkit_key", "lab_machines_login", "munge_key_bytes", "munge_key_mode",
-    "nvidia_containers_key", "nvidia_driver_keyring", "nvidia_driver_signing_key_enrolled", "rdma_userspace_ofed_key",
+    "node_private_tmp", "nvidia_containers_key", "nvidia_driver_keyring", "nvidia_driver_signing_key_enrolled",
+    "rdma_userspace_ofed_key",
 })  # fmt: skip
 
 
