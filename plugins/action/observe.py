@@ -12,7 +12,9 @@ answer, as ``ansible_facts.cluster_machine``.
 - ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
-  Checks of a role that refuses (preflight) are no such thing: what does not pass is recorded, and ends the run for all.
+  Checks of a role that refuses (preflight) are no such thing: what does not pass fails the machine, so that the others
+  go on without it. Where it concerns the whole cluster, the machine joins the group ``refuses_all`` instead, whose play
+  ends the run.
 - ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
   once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
   recorded.
@@ -160,10 +162,18 @@ class ActionModule(ActionBase):
 
     def _to_do(self, result, judged, task_vars):
         """Put into the result what there is to do, or fail where that is unknown or refused; return the groups."""
-        before, found = road.before(judged)
+        before, found = road.before(judged, task_vars["group_names"])
         checks = list(chain(*found.values()))
-        if stops := [check for check in checks if check.verdict is Verdict.UNKNOWN] + road.refused_alone(found):
-            _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], stops)
+        stops = [check for check in before if not check.ok] + road.refused_alone(found)
+        stops += [check for check in checks if check.verdict is Verdict.UNKNOWN]
+        if stops:
+            # Nothing is done here: what else would be is not told.
+            told = dict.fromkeys([*before, *stops, *(check for check in checks if check.verdict is Verdict.WARN)])
+            if any(check.whole for check in stops):
+                _fail(result, told, [])
+                _record(task_vars, stops)
+                return ["refuses_all"]
+            _fail(result, told, stops)
             return []
         result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
         result["cluster_pending"] = [
@@ -173,7 +183,6 @@ class ActionModule(ActionBase):
             if check.verdict is not Verdict.PASS
         ]
         result["cluster_checks"] = [check.as_dict() for check in before]
-        _record(task_vars, before)
         if self._task.check_mode:  # no role runs
             return []
         full = boolean(task_vars.get("cluster_full", False), strict=False)
