@@ -5,10 +5,10 @@
 Either one check (``id``, ``observed``, ``expected``, ...) or a list of finished ones (``results``, as a filter
 plugin made them). What was not observed is ``unknown``. By default a fail or unknown ends the host's run, so that
 provisioning stops at the first thing that is not as declared. Where ``cluster_check_collect`` is true it is recorded
-and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host, or,
-with ``hosts`` and ``run_once``, for any of these hosts: then every host stops. With ``judged`` it also fails where
-nobody judges the run as a whole (clusterctl, or the callback beside our playbooks): what never ran is missed by them
-alone. The record is a file of this run's own: facts and variables could be set by a machine's answer.
+and the play goes on; such a play ends with ``conclude: true``, which fails if anything was recorded for the host. With
+``judged`` it also fails where nobody judges the run as a whole (clusterctl, or the callback beside our playbooks): what
+never ran is missed by them alone. The record is a file of this run's own: facts and variables could be set by a
+machine's answer.
 
 Why not C(ansible.builtin.assert): it knows true and false and no unknown, has one sentence for all conditions, and
 leaves nothing from which the verdict of a run could be made. No figure: capability, as a check that was not answered
@@ -28,7 +28,7 @@ from provision.model.checks import check_from
 from provision.runner.bad_checks import record, recorded
 
 _TEXTS = ("observed", "expected", "source", "cause", "fix")
-_KNOWN = {"id", "results", "conclude", "hosts", "judged", "passed", "severity", "level", "simulated", "host", *_TEXTS}
+_KNOWN = {"id", "results", "conclude", "judged", "passed", "severity", "level", "simulated", "host", *_TEXTS}
 
 _NO_JUDGE = (
     "run.judged: unknown: observed nobody who would miss what never ran. "
@@ -58,10 +58,7 @@ class ActionModule(ActionBase):
         if unknown := set(args) - _KNOWN:
             raise AnsibleActionFail(f"cluster_check does not know {', '.join(sorted(unknown))}")
         if boolean(args.get("conclude", False), strict=False):
-            if "hosts" in args:
-                bad = [f"{host}: {line}" for host in args["hosts"] for line in recorded(C.DEFAULT_LOCAL_TMP, host)]
-            else:
-                bad = recorded(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"])
+            bad = recorded(C.DEFAULT_LOCAL_TMP, task_vars["inventory_hostname"])
             if boolean(args.get("judged", False), strict=False) and not _judged(task_vars):
                 bad.append(_NO_JUDGE)
             result.update(changed=False, failed=bool(bad), msg="\n".join(bad))

@@ -13,8 +13,10 @@ answer, as ``ansible_facts.cluster_machine``.
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Where a role refuses (preflight), what it judges and what others judge before anything is changed is no such thing:
-  what does not pass fails the machine. One that only such roles are for is not asked.
-- ``refuse``: the same, but what does not pass of that is recorded for the play that ends the run for all.
+  what does not pass fails the machine, so that the others go on without it. One that only such roles are for is not
+  asked.
+- ``refuse``: the same, but where what does not pass concerns the whole cluster, the machine joins the group
+  ``refuses_all`` instead, whose play ends the run.
 - ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
   once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
   recorded.
@@ -164,11 +166,18 @@ class ActionModule(ActionBase):
 
     def _to_do(self, result, judged, task_vars, for_all):
         """Put into the result what there is to do, or fail where that is unknown or refused; return the groups."""
-        before, found = road.before(judged)
+        before, found = road.before(judged, task_vars["group_names"])
         checks = list(chain(*found.values()))
-        stops = [] if for_all else [check for check in before if not check.ok]
-        if stops := stops + [check for check in checks if check.verdict is Verdict.UNKNOWN]:
-            _fail(result, [*before, *(check for check in checks if check.verdict is not Verdict.PASS)], stops)
+        stops = [check for check in before if not check.ok]
+        stops += [check for check in checks if check.verdict is Verdict.UNKNOWN]
+        if stops:
+            # Nothing is done here: what else would be is not told.
+            told = dict.fromkeys([*before, *stops, *(check for check in checks if check.verdict is Verdict.WARN)])
+            if for_all and any(check.whole for check in stops):
+                _fail(result, told, [])
+                _record(task_vars, stops)
+                return ["refuses_all"]
+            _fail(result, told, stops)
             return []
         result["cluster_passed"] = [check.id for check in checks if check.verdict is Verdict.PASS]
         result["cluster_pending"] = [
@@ -178,7 +187,6 @@ class ActionModule(ActionBase):
             if check.verdict is not Verdict.PASS
         ]
         result["cluster_checks"] = [check.as_dict() for check in before]
-        _record(task_vars, before)
         if self._task.check_mode:  # no role runs
             return []
         full = boolean(task_vars.get("cluster_full", False), strict=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from provision import hostlist
 from provision.cli.complete import complete_stages, stage_names
 from provision.cli.options import (
     Request,
@@ -151,13 +152,14 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
                 "plan" if request.check else command,
                 ExitCode.CHANGES_PENDING if code is ExitCode.DONE and outcome.report.changes_pending else code,
                 opened.path,
+                outcome.report.refused_hosts,
             ),
         )
     return int(code)
 
 
-def next_command(command: str, code: ExitCode, inventory: Path) -> str:
-    """Return what an operator does next, as a command or a sentence."""
+def next_command(command: str, code: ExitCode, inventory: Path, refused: Collection[str] = ()) -> str:
+    """Return what an operator does next, as a command or a sentence; ``refused`` are machines left out by preflight."""
     name = shlex.quote(str(inventory))
     if code in (ExitCode.DONE, ExitCode.CHANGES_PENDING):
         return {
@@ -168,6 +170,12 @@ def next_command(command: str, code: ExitCode, inventory: Path) -> str:
         }.get(command, "")
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         return f"clusterctl {command} {name} goes on where it was stopped"
+    if code is ExitCode.MACHINE_FAILED and refused:
+        place = hostlist.fold(refused)
+        return (
+            f"repair {place} as told above, then again: clusterctl {command} {name}. "
+            f"Until then each run goes on without {place}, no --limit is needed"
+        )
     if code in (ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE, ExitCode.PREFLIGHT_REFUSED):
         return f"fix what is named above, then again: clusterctl {command} {name}"
     return ""

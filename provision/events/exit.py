@@ -32,27 +32,13 @@ def exit_code(command: str, report: RunReport, *, root: str = "") -> ExitCode:
             return ExitCode.DONE
         return ExitCode.PREFLIGHT_REFUSED if command == "preflight" else ExitCode.VERIFICATION_FAILED
     if report.failures:
-        return ExitCode.PREFLIGHT_REFUSED if _refused(report) else ExitCode.MACHINE_FAILED
+        whole = any(check.whole for check in report.bad_checks()) and not report.changed_machines
+        return ExitCode.PREFLIGHT_REFUSED if whole else ExitCode.MACHINE_FAILED
     if report.unreachable:
         return ExitCode.MACHINE_UNREACHABLE
     if interruptions(report):
         return ExitCode.BUG
     return ExitCode.VERIFICATION_FAILED if report.bad_checks() else ExitCode.DONE
-
-
-def _refused(report: RunReport) -> bool:
-    """Tell whether all that failed was judged before anything was changed, and nothing was.
-
-    That is what the stage preflight says, and what other stages' checks say that bear the mark ``before``.
-    """
-    if report.changed_machines:
-        return False
-    bad = {(check.host, check.before) for check in report.bad_checks()}
-    return all(
-        failure.task.stage == "preflight"
-        or (failure.checked and hosts and all((host, True) in bad and (host, False) not in bad for host in hosts))
-        for failure, hosts in report.failures.items()
-    )
 
 
 def _never_started(report: RunReport) -> bool:

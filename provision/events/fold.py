@@ -123,6 +123,12 @@ class RunReport:
         """Return the machines that could not be reached."""
         return set().union(*self.unreachable.values()) if self.unreachable else set()
 
+    @property
+    def refused_hosts(self) -> set[str]:
+        """Return the machines that a check of preflight has refused."""
+        own = [(failure, hosts) for failure, hosts in self.failures.items() if failure.task.stage == "preflight"]
+        return {host for failure, hosts in own if failure.checked for host in hosts}
+
     def bad_checks(self) -> list[Check]:
         """Return the checks that stop a verdict of pass."""
         return [check for check in self.checks if not check.ok]
@@ -239,7 +245,7 @@ class RunReport:
 
         Playbooks that collect checks end with ``cluster_check: conclude``, to end badly under ansible-playbook too.
         """
-        return action_of(data) in ("cluster_check", "fail", "assert") and bool(self.bad_checks())
+        return action_of(data) == "cluster_check" and bool(self.bad_checks())
 
     def _stats(self, data: Mapping[str, Any]) -> None:
         """Take back failures that a ``rescue`` has repaired: Ansible's own counts know."""

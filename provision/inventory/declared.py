@@ -90,7 +90,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
         )
     require_logins(groups, controller)
     ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
-    require_names(ours)
+    require_names(ours, groups)
     addresses = _addresses(ours, hostvars)
     require_proxy(hostvars)
     hardware = hardware_of(compute, hostvars)
@@ -159,7 +159,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     return cluster
 
 
-def require_names(hosts: Iterable[str]) -> None:
+def require_names(hosts: Iterable[str], groups: Hosts) -> None:
     """Refuse host names that could not be a machine's own, or would mean something else in Slurm's files.
 
     Raises:
@@ -167,22 +167,24 @@ def require_names(hosts: Iterable[str]) -> None:
     """
     seen: dict[str, str] = {}
     for host in hosts:
-        shown = host if len(host) <= 70 else host[:67] + "..."
+        problem, shown = "", host if len(host) <= 70 else host[:67] + "..."
         if not _NAME.fullmatch(host):
-            raise ClusterctlError(
-                f"{shown!r} cannot be a host's name: 63 letters, digits, '-' and '_' at most, a letter among them, "
-                "beginning with a letter or digit",
-                fix="give the machine's short name (hostname -s), and its address as ansible_host=...",
+            problem = (
+                f"{shown!r} cannot be a host's name: 63 letters, digits, '-' "
+                "and '_' at most, a letter among them, beginning with a letter or digit"
             )
-        if host.lower() in _RESERVED:
-            raise ClusterctlError(
-                f"'{host}' cannot be a host's name: the word has a meaning of its own in Ansible or Slurm",
-                fix="give the machine's own short name (hostname -s); ansible_connection=local is fine with any name",
-            )
-        if (other := seen.setdefault(host.lower(), host)) != host:
-            raise ClusterctlError(
-                f"'{other}' and '{host}' are the same name to a name server", fix="rename one of the two machines"
-            )
+            fix = "give the machine's short name (hostname -s), and its address as ansible_host=..."
+        elif host.lower() in _RESERVED:
+            problem = f"'{host}' cannot be a host's name: the word has a meaning of its own in Ansible or Slurm"
+            fix = "give the machine's own short name (hostname -s); ansible_connection=local is fine with any name"
+        elif (other := seen.setdefault(host.lower(), host)) != host:
+            problem = f"'{other}' and '{host}' are the same name to a name server"
+            fix = "rename one of the two machines"
+        if problem:
+            # It is written in the smallest, of two in the site's own: others have it from their children.
+            found = [name for name in groups if host in groups[name]]
+            group = min(found, key=lambda name: (len(groups[name]), name in GROUPS))
+            raise ClusterctlError(problem, fix=fix, member=(group, host))
 
 
 def _controller(groups: Hosts) -> str:

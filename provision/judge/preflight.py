@@ -20,6 +20,8 @@ SUBJECT = Subject(
         "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel",
     ),
     fix="clusterctl preflight",
+    # Jobs of all would be lost; and of one slurm.conf, which all share, none would be confined.
+    whole=("same_cluster", "cgroup"),
 )  # fmt: skip
 
 #: The first kernel that gives namespaces numbers that are not in their order.

@@ -6,7 +6,7 @@ A role stands here when its tasks run only where one of its checks fails. ``ROLE
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provision.judge import (
@@ -44,8 +44,8 @@ Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
 class Role:
     """A role on this road: the stage that it belongs to, its own judge, and the kinds of generic checks of its data.
 
-    ``refuses``: it has nothing to do. Where one of its checks does not pass, nothing is done on the machine. ``groups``
-    are those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
+    ``refuses``: it has nothing to do, and where one of its checks does not pass, nothing is done there. ``groups`` are
+    those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
     before anything is changed, so that preflight asks for them too. ``fix``: where provisioning the stage is not all
     that there is to say. ``beside_others``: its own judge sees one machine alone, and says where to act; for a
     verdict a task of the role compares machines.
@@ -75,6 +75,9 @@ _SLURM = ("slurm_controller", "slurm_compute")
 _USED = (*_SLURM, "slurm_login")
 _COMPUTE = ("slurm_compute",)
 _DATABASE = ("slurm_database",)
+
+#: What is refused of their machines concerns the whole cluster: without them nothing works.
+_NEEDED = frozenset({"slurm_controller", "slurm_database", "nfs_server"})
 _GENERIC = ("packages", "files", "services")
 
 ROLES: Mapping[str, Role] = {
@@ -132,10 +135,12 @@ def checks(
     return found
 
 
-def before(judged: Mapping[str, Sequence[Check]]) -> tuple[list[Check], dict[str, list[Check]]]:
-    """Return what is judged before anything is changed on any machine, and of each role the rest.
+def before(
+    judged: Mapping[str, Sequence[Check]], groups: Collection[str]
+) -> tuple[list[Check], dict[str, list[Check]]]:
+    """Return what is judged before anything is changed on a machine in these groups, and of each role the rest.
 
-    Of the first there is none where no role of the run refuses.
+    Of the first there is none where no role of the run refuses. What of it concerns the whole cluster is marked so.
     """
     refuses = any(ROLES[role].refuses for role in judged)
     first = {
@@ -143,7 +148,9 @@ def before(judged: Mapping[str, Sequence[Check]]) -> tuple[list[Check], dict[str
         for role, checks in judged.items()
     }
     rest = {role: [check for check in checks if check not in first[role]] for role, checks in judged.items()}
-    return [check for checks in first.values() for check in checks], rest
+    needed = not _NEEDED.isdisjoint(groups)
+    found = [check for checks in first.values() for check in checks]
+    return [replace(check, whole=True) if needed and not check.ok else check for check in found], rest
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:

@@ -39,8 +39,8 @@ class Check:
     ``observed`` and ``expected`` are text for people; ``source`` says where the expectation comes from; ``cause``
     and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real; ``unproven``
     marks a skip that leaves open what should be proven, against one that does not apply here. ``before`` is true for
-    what is judged before anything is changed: where it fails, the run is refused. ``consequences`` are what mending a
-    failure brings with it.
+    what is judged before anything is changed: where it fails, the machine is left out of the run, or, where ``whole``
+    says that it concerns the whole cluster, the run is refused. ``consequences`` are what mending a failure brings.
     """
 
     id: str
@@ -55,6 +55,7 @@ class Check:
     simulated: bool = False
     unproven: bool = False
     before: bool = False
+    whole: bool = False
     consequences: tuple[Consequence, ...] = ()
 
     @property
@@ -79,8 +80,9 @@ class Check:
     def as_dict(self) -> dict[str, Any]:
         """Return the check as plain JSON types, keys as in the documents that commands print."""
         plain = asdict(self)
-        if not self.before:
-            del plain["before"]
+        for mark in ("before", "whole"):
+            if not plain[mark]:
+                del plain[mark]
         plain["consequences"] = [{**one, "kind": str(one["kind"])} for one in plain["consequences"]]
         if not self.consequences:
             del plain["consequences"]
@@ -94,7 +96,8 @@ class Subject:
     """What is judged together: the only builder of checks.
 
     ``names`` are all checks that the subject ever gives, so that one which is missing can be missed; ``fix`` is what is
-    done about most of them. ``before``: they are judged before anything is changed.
+    done about most of them. ``before``: they are judged before anything is changed. Those that ``whole`` names concern
+    the whole cluster, whichever machine they are judged on.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Subject:
     fix: str = ""
     level: Level = Level.HOST
     before: bool = False
+    whole: tuple[str, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -148,6 +152,7 @@ class Subject:
             simulated=simulated,
             unproven=unproven and word is Verdict.SKIP,
             before=self.before,
+            whole=name in self.whole and word in (Verdict.FAIL, Verdict.UNKNOWN),
             consequences=tuple(consequences) if word is Verdict.FAIL else (),
         )
 
@@ -184,6 +189,7 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
         simulated=bool(data.get("simulated", False)),
         unproven=bool(data.get("unproven", False)),
         before=bool(data.get("before", False)),
+        whole=bool(data.get("whole", False)),
         consequences=tuple(map(consequence_from, data.get("consequences") or ())),
         **texts,
     )

@@ -47,27 +47,24 @@ def show_checks(
     checks: Sequence[Check],
     *,
     every: bool = False,
-    quiet_failures: bool = False,
     follows: Follows | None = None,
 ) -> None:
     """Write what did not pass, roots first; then what was not decided because of them, what was skipped, and the count.
 
-    ``every`` shows each check by itself, those that passed too; ``quiet_failures`` leaves out what did not pass, where
-    that is shown elsewhere.
+    ``every`` shows each check by itself, those that passed too.
     """
     below = follows or {}
-    shown = [check for check in checks if not (quiet_failures and not check.ok)]
     if every:
-        _each(printer, shown)
+        _each(printer, checks)
     else:
-        told = [check for check in shown if not check.ok]
-        told += [check for check in shown if check.verdict is Verdict.WARN]
+        told = [check for check in checks if not check.ok]
+        told += [check for check in checks if check.verdict is Verdict.WARN]
         roots = [check for check in told if check.ok or (check.host, check.id) not in below]
         _each(printer, [check for check in roots if check.observed != NEVER_RAN])
         _never_ran(printer, [check for check in roots if check.observed == NEVER_RAN])
-    _undecided(printer, [check for check in shown if (check.host, check.id) in below], below)
+    _undecided(printer, [check for check in checks if (check.host, check.id) in below], below)
     if not every:
-        _skips(printer, [check for check in shown if check.verdict is Verdict.SKIP])
+        _skips(printer, [check for check in checks if check.verdict is Verdict.SKIP])
     count = Counter(check.verdict for check in checks)
     printer.line("checks: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict]))
 

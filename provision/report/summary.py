@@ -100,10 +100,10 @@ def show_run(
     checks = judgement.checks if judgement else tuple(report.checks)
     if checks:
         follows = judgement.follows if judgement else None
-        show_checks(printer, checks, every=every_check, quiet_failures=not judging, follows=follows)
-    shown = {} if judging else report.failures
-    _failures(printer, "failed", shown)
-    _failures(printer, "unreachable", {} if judging else report.unreachable)
+        show_checks(printer, checks, every=every_check, follows=follows)
+    if not judging:
+        _failures(printer, report.failures)
+        _failures(printer, report.unreachable)
     told = report.failures or report.unreachable or report.stopped_by is not None
     if not told and (report.rc != 0 or not report.started):
         for message in report.messages:
@@ -179,6 +179,8 @@ def _stages(printer: Printer, report: RunReport) -> None:
         printer.table(rows)
 
 
-def _failures(printer: Printer, word: str, group: Mapping[Failure, set[str]]) -> None:
+def _failures(printer: Printer, group: Mapping[Failure, set[str]]) -> None:
+    """Write what failed of itself: what a check said stands among the checks."""
     for failure, hosts in group.items():
-        printer.line(f"{fold(hosts)}: {failure.task}: {failure.reason}", style="bold red")
+        if not failure.checked:
+            printer.line(f"{fold(hosts)}: {failure.task}: {failure.reason}", style="bold red")

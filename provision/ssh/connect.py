@@ -251,7 +251,7 @@ class Connection:
             except _BROKEN:
                 tried.append(f"{label} (refused)")
         if not transport.is_authenticated():
-            raise Stopped(no_login(self.route, tried, allowed, undecided=undecided))
+            raise Stopped(no_login(self.target, self.route, tried, allowed, undecided=undecided))
 
     def _agent_keys(self) -> tuple[paramiko.PKey, ...]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from provision.ssh.target import Route, Target
 
@@ -130,15 +131,24 @@ def untrusted(route: Route, presented: str, held: str, file: Path | None, *, rev
     )
 
 
-def no_login(route: Route, tried: list[str], allowed: str, *, undecided: bool) -> Finding:
+def no_login(target: Target, route: Route, tried: list[str], allowed: str, *, undecided: bool) -> Finding:
     """No key opened the account; ``undecided`` when one of them could not be tried here."""
+    key = target.key_file and Path(target.key_file).expanduser()
+    if key and not key.exists():
+        cause, fix = "that file is not there", "correct ansible_ssh_private_key_file"
+    else:
+        cause = (
+            "the user does not exist there, or none of the keys is in its authorized_keys "
+            f"(the server allows: {allowed or 'unknown'})"
+        )
+        copy = f"ssh-copy-id {f'-i {quote(str(key))} ' if key else ''}-p {route.port} {route.user}@{route.host}"
+        fix = f"{copy}, or set ansible_user and ansible_ssh_private_key_file"
     return Finding(
         "login",
         f"user {route.user}: " + ("; ".join(tried) or "there was no key to try"),
         f"a login as {route.user} with a key",
-        "the user does not exist there, or none of the keys is in its authorized_keys "
-        f"(the server allows: {allowed or 'unknown'})",
-        f"ssh-copy-id -p {route.port} {route.user}@{route.host}, or set ansible_user and ansible_ssh_private_key_file",
+        cause,
+        fix,
         verdict="skip" if undecided else "fail",
         source="a key of a kind that only OpenSSH can use was not tried" if undecided else "",
     )

@@ -280,40 +280,43 @@ def test_the_exit_code_follows_from_what_happened_on_each_machine(
 
 
 PLAYS = [("discover", "D"), ("preflight", "P"), ("base", "B")]
+CHANGED = result("n2", res={"changed": True})
 
 
-def test_a_refusal_by_preflight_is_its_own_exit_code_only_while_nothing_has_changed() -> None:
-    refused = folded(play("D"), result("n1", res={"changed": True}), play("P"), FAILED, plays=PLAYS, rc=2)
-    went_on = folded(play("P"), FAILED, play("B"), result("n2", res={"changed": True}), plays=PLAYS, rc=2)
-
-    assert exit_code("provision", refused) is ExitCode.PREFLIGHT_REFUSED
-    assert exit_code("provision", went_on) is ExitCode.MACHINE_FAILED
-
-
-GPU = [("gpu", "G")]
-HELD = check("fail", id="nvidia_driver.processes", before=True)
+OWN = check("fail", id="hardware.gres")
+OF_ALL = check("fail", id="preflight.same_cluster", whole=True)
 
 
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([judged("n1", HELD, kind="failed")], ExitCode.PREFLIGHT_REFUSED),
-        ([judged("n1", HELD, kind="failed"), result("n2")], ExitCode.PREFLIGHT_REFUSED),
-        ([judged("n1", HELD, kind="failed"), result("n2", res={"changed": True})], ExitCode.MACHINE_FAILED),
-        ([judged("n1", HELD, kind="failed"), judged("n2", check("fail"), kind="failed")], ExitCode.MACHINE_FAILED),
-        ([judged("n1", HELD, check("fail"), kind="failed")], ExitCode.MACHINE_FAILED),
-        ([judged("n1", HELD, kind="failed"), result("n2", kind="failed", res={"msg": "x"})], ExitCode.MACHINE_FAILED),
+        # What concerns the whole cluster refuses the run, whatever else is wrong.
+        ([judged("n1", OF_ALL, kind="failed")], ExitCode.PREFLIGHT_REFUSED),
+        ([judged("n1", OF_ALL, kind="failed"), judged("n2", OWN, kind="failed"), GONE], ExitCode.PREFLIGHT_REFUSED),
+        # A machine's own leaves it out, also where there is nothing to do on the others.
+        ([judged("n1", OWN, kind="failed")], ExitCode.MACHINE_FAILED),
+        ([judged("n1", OWN, kind="failed"), play("B"), CHANGED], ExitCode.MACHINE_FAILED),
+        ([judged("n1", OWN, kind="failed"), GONE], ExitCode.MACHINE_FAILED),
+        # Nobody says that nothing was changed where something was.
+        ([play("B"), CHANGED, judged("n1", OF_ALL, kind="failed")], ExitCode.MACHINE_FAILED),
         # A module's word is a machine's: it refuses nothing.
-        ([result("n1", kind="failed", res={"msg": "x", "cluster_checks": [HELD]})], ExitCode.MACHINE_FAILED),
+        ([result("n1", kind="failed", res={"msg": "x", "cluster_checks": [OF_ALL]})], ExitCode.MACHINE_FAILED),
     ],
 )
-def test_a_stage_that_refuses_before_anything_has_changed_ends_as_preflight_does(
-    events: list[dict[str, Any]], expected: ExitCode
-) -> None:
-    counts = {event["event_data"]["host"]: 1 for event in events if event["event"] == "runner_on_failed"}
-    report = folded(play("G"), *events, stats(failures=counts), plays=GPU, rc=2)
+def test_only_what_concerns_the_whole_cluster_refuses_a_run(events: list[dict[str, Any]], expected: ExitCode) -> None:
+    # What discover has written down beside the inventory is no change of a machine.
+    report = folded(play("D"), CHANGED, play("P"), *events, plays=PLAYS, rc=2)
 
     assert exit_code("provision", report) is expected
+
+
+def test_what_a_role_asserts_is_told_beside_another_machines_checks() -> None:
+    left_out = judged("n1", check("fail"), kind="failed")
+    asserts = result("n2", kind="failed", res={"msg": "no room"}, resolved_action="ansible.builtin.assert")
+
+    report = folded(left_out, asserts)
+
+    assert {failure.reason: failure.checked for failure in report.failures}["no room"] is False
 
 
 def test_a_playbook_of_ours_that_does_not_parse_is_a_bug_and_a_file_of_the_operator_is_not() -> None:

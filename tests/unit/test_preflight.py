@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from provision.judge import base_system, preflight
+from provision.judge import base_system, preflight, road
 from provision.model import memlock
 from provision.model.addresses import hosts_entries
+from provision.model.checks import check_from
 
 READY: dict[str, Any] = {
     "python": "3.11.2",
@@ -70,6 +71,29 @@ def test_a_machine_that_is_ready_passes_everything() -> None:
 def test_every_check_is_given_for_every_machine(facts: dict[str, Any]) -> None:
     assert sorted(check.id for check in preflight.checks(facts, SETTINGS)) == sorted(preflight.SUBJECT.ids)
     assert sorted(check.id for check in base_system.checks(facts, SETTINGS)) == sorted(base_system.SUBJECT.ids)
+
+
+@pytest.mark.parametrize(
+    ("groups", "name", "whole"),
+    [
+        (["slurm_compute"], "clock", False),
+        (["slurm_login"], "clock", False),
+        # Without these nothing works.
+        (["slurm_controller"], "clock", True),
+        (["slurm_compute", "nfs_server"], "clock", True),
+        (["slurm_database"], "clock", True),
+        # Jobs of all nodes would be lost, or of none confined.
+        (["slurm_compute"], "same_cluster", True),
+        (["slurm_compute"], "cgroup", True),
+    ],
+)
+def test_what_fails_is_a_machines_own_or_the_whole_clusters(groups: list[str], name: str, whole: bool) -> None:
+    bad, good = preflight.SUBJECT.check(name, False), preflight.SUBJECT.check("python", True)
+
+    found, _ = road.before({"preflight": [bad, good]}, groups)
+
+    assert [(check.verdict, check.whole) for check in found] == [("fail", whole), ("pass", False)]
+    assert [check_from(check.as_dict()) for check in found] == found
 
 
 def test_another_name_than_the_inventorys_is_a_failure_of_what_was_prepared() -> None:

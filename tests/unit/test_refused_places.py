@@ -21,6 +21,8 @@ TEXT = "[slurm_controller]\nhead\n[slurm_compute]\nnode1\n\n[slurm_login]\nlogin
         ("node1", "node1 ansible_host=10.0.0.300", 4, "neither an address nor a name"),
         ("node1", "node1 ansible_host=10.0.0.3\nnode2 ansible_host=10.0.0.3", 4, "have the same address"),
         ("head", "head\nhead2", 3, "has 2 controllers"),
+        ("node1", "node1.example.com", 4, "cannot be a host's name"),
+        ("[slurm_compute]", "[slurm_compute:children]\ngpus\n[gpus]\nlocalhost", 6, "a meaning of its own"),
         ("[slurm_login]", "[slurm_logn]", 7, "did you mean slurm_login?"),
         ("node1", "node1 node_cpus=48 node_sockets=3 node_cores_per_socket=5", 4, "node_cpus is 48, but"),
         ("node1", "node1 node_real_memory=9 node_mem_spec_limit=99", 4, "must be below node_real_memory"),

@@ -203,6 +203,15 @@ def test_a_wrong_key_is_named_with_what_was_tried(sshd: Sshd, tmp_path: Path) ->
     assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
     assert f"{wrong} (refused)" in check.observed
     assert "publickey" in check.cause
+    assert check.fix.startswith(f"ssh-copy-id -i {wrong} -p {sshd.port} ")
+
+
+def test_a_wrong_path_of_a_key_says_so(sshd: Sshd, tmp_path: Path) -> None:
+    check = probe_one(sshd.hostvars(ansible_ssh_private_key_file=str(tmp_path / "id_ed25519x")))
+
+    assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
+    assert f"{tmp_path}/id_ed25519x (this file does not exist)" in check.observed
+    assert (check.cause, check.fix) == ("that file is not there", "correct ansible_ssh_private_key_file")
 
 
 def test_a_wrong_user_is_named(sshd: Sshd) -> None:
@@ -216,7 +225,7 @@ def test_a_key_that_cannot_be_used_says_why(sshd: Sshd, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret phrase")
     open_to_all = make_key(tmp_path / "open")
     open_to_all.chmod(0o644)
-    wanted = {locked: "ssh-add", open_to_all: "chmod 600", tmp_path / "absent": "does not exist"}
+    wanted = {locked: "ssh-add", open_to_all: "chmod 600"}
 
     for key, words in wanted.items():
         check = probe_one(sshd.hostvars(ansible_ssh_private_key_file=str(key)))
