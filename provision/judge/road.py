@@ -140,12 +140,10 @@ def before(
 ) -> tuple[list[Check], dict[str, list[Check]]]:
     """Return what is judged before anything is changed on a machine in these groups, and of each role the rest.
 
-    Of the first there is none where no role of the run refuses. What of it concerns the whole cluster is marked so.
+    What of the first concerns the whole cluster is marked so.
     """
-    refuses = any(ROLES[role].refuses for role in judged)
     first = {
-        role: [check for check in checks if refuses and (ROLES[role].refuses or check.before)]
-        for role, checks in judged.items()
+        role: [check for check in checks if ROLES[role].refuses or check.before] for role, checks in judged.items()
     }
     rest = {role: [check for check in checks if check not in first[role]] for role, checks in judged.items()}
     needed = not _NEEDED.isdisjoint(groups)

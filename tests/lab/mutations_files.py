@@ -75,6 +75,7 @@ FILES = (
     *spoilt("there", "base_system", "/etc/chrony/sources.d/clusterctl.sources", "node1"),
     *spoilt("there", "base_system", "/etc/clusterctl/proxy", "node2"),
     *spoilt("there", "base_system", "/etc/apt/apt.conf.d/95clusterctl-proxy", "node2"),
+    *spoilt("there", "container_engine", "/etc/systemd/system/docker.service.d/clusterctl-proxy.conf", "node1"),
     *spoilt("mode", "container_engine", "/etc/docker/daemon.json", "head"),
     *spoilt("mode", "container_engine", "/etc/docker/clusterctl-keys.json", "node1"),
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),

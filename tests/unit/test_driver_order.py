@@ -99,7 +99,6 @@ def test_a_training_that_slurm_does_not_know_stops_preflight_before_anything_is_
     first, rest = road.before(judged, ["slurm_compute"])
     assert [check.id for check in first if not check.ok] == ["nvidia_driver.processes"]
     assert rest == {"preflight": [], "nvidia_driver": [check for check in checks if check not in first]}
-    assert road.before({"nvidia_driver": checks}, ["slurm_compute"]) == ([], {"nvidia_driver": checks})
 
 
 def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
