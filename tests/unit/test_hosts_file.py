@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,19 @@ def test_the_module_writes_that_text_once(tmp_path: Path) -> None:
     assert (first["changed"], second["changed"]) == (True, False)
     assert first["diff"]["before"] == "127.0.1.1 node1\n"
     assert file.read_text() == BLOCK
+
+
+def test_a_file_that_not_even_root_may_change_is_one_clear_line(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("127.0.0.1 localhost\n")
+    file.chmod(0o444)  # enough for whoever is not root
+    if os.geteuid() == 0 and subprocess.run(["chattr", "+i", str(file)], check=False).returncode:
+        pytest.skip("files cannot be made immutable here")
+    try:
+        told = run_module("roles/base_system/library/hosts_file.py", {"path": str(file), "entries": ENTRIES})
+    finally:
+        subprocess.run(["chattr", "-i", str(file)], check=False)
+
+    assert told["failed"]
+    assert told["msg"].endswith(f"Fix: lsattr {file}; chattr -i {file}; then clusterctl provision base")
+    assert file.read_text() == "127.0.0.1 localhost\n"

@@ -59,6 +59,12 @@ def main():
         after = planned(before, module.params["entries"], module.params["own_names"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{path}: {error}. Fix: correct the file by hand, then run again")
+    if after != before and path.exists() and not os.access(path, os.W_OK):
+        # Of root, only an attribute or the file system keeps anything from being written.
+        module.fail_json(
+            msg=f"{path}: not even root may change it: it has been made immutable, or its file system is read-only. "
+            f"Fix: lsattr {path}; chattr -i {path}; then clusterctl provision base"
+        )
     diff = {"before": before, "after": after, "before_header": str(path), "after_header": str(path)}
     if after != before and not module.check_mode:
         # Not beside the file: a run that is killed here would leave it there for ever.
