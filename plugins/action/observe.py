@@ -13,9 +13,10 @@ answer, as ``ansible_facts.cluster_machine``.
   except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
   more with five times the limits; then it fails the machine: nothing is changed because one was slow.
   Where a role refuses (preflight), what it judges and what others judge before anything is changed is no such thing:
-  what does not pass fails the machine, so that the others go on without it. Where it concerns the whole cluster, the
-  machine joins the group ``refuses_all`` instead, whose play ends the run. One that only such roles are for is not
+  what does not pass fails the machine, so that the others go on without it. One that only such roles are for is not
   asked.
+- ``refuse`` (preflight): the same, but where what does not pass concerns the whole cluster, the machine joins the group
+  ``refuses_all`` instead, whose play ends the run.
 - ``prove``: what does not pass is a failure. After a role's work a machine is at its slowest: what is unknown is asked
   once more, too. For verify (``cluster_check_collect``) it is asked once, as one that hangs would be lost by then, and
   recorded.
@@ -123,8 +124,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args = self._task.args
         roles, then = [str(role) for role in args.get("roles") or ()], str(args.get("then", "act"))
-        if set(args) - {"roles", "then"} or then not in ("act", "prove", "share"):
-            raise AnsibleActionFail("observe takes roles, a list, and then: act, prove or share")
+        if set(args) - {"roles", "then"} or then not in ("act", "refuse", "prove", "share"):
+            raise AnsibleActionFail("observe takes roles, a list, and then: act, refuse, prove or share")
+        for_all, then = then == "refuse", "act" if then == "refuse" else then
         if unknown := [role for role in roles if role not in road.ROLES]:
             raise AnsibleActionFail(f"observe does not know {', '.join(unknown)}")
         task_vars = {**_DEFAULTS, **task_vars, **_CONSTANTS}
@@ -150,7 +152,7 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error)}
         result["ansible_facts"] = known
         if then == "act":
-            parents += self._to_do(result, judged, task_vars)
+            parents += self._to_do(result, judged, task_vars, for_all)
             if self._task.diff and not result.get("failed") and (diffs := self._diffs(wanted, facts, task_vars)):
                 result["diff"] = diffs
         else:
@@ -162,7 +164,7 @@ class ActionModule(ActionBase):
                 _fail(result, checks, [check for check in checks if not check.ok])
         return result if result.get("failed") else _grouped(result, parents)
 
-    def _to_do(self, result, judged, task_vars):
+    def _to_do(self, result, judged, task_vars, for_all):
         """Put into the result what there is to do, or fail where that is unknown or refused; return the groups."""
         before, found = road.before(judged, task_vars["group_names"])
         checks = list(chain(*found.values()))
@@ -171,7 +173,7 @@ class ActionModule(ActionBase):
         if stops:
             # Nothing is done here: what else would be is not told.
             told = dict.fromkeys([*before, *stops, *(check for check in checks if check.verdict is Verdict.WARN)])
-            if any(check.whole for check in stops):
+            if for_all and any(check.whole for check in stops):
                 _fail(result, told, [])
                 _record(task_vars, stops)
                 return ["refuses_all"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from provision import hostlist
 from provision.cli.complete import complete_stages, stage_names
 from provision.cli.options import (
     Request,
@@ -171,6 +170,8 @@ def next_command(command: str, code: ExitCode, inventory: Path, refused: Collect
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         return f"clusterctl {command} {name} goes on where it was stopped"
     if code is ExitCode.MACHINE_FAILED and refused:
+        from provision import hostlist  # not for what only shows help
+
         place = hostlist.fold(refused)
         return (
             f"repair {place} as told above, then again: clusterctl {command} {name}. "

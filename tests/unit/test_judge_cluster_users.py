@@ -339,5 +339,5 @@ def test_nobody_declared_is_nothing_to_judge() -> None:
 def test_a_number_that_somebody_else_has_is_refused_before_anything_is_changed() -> None:
     checks = [*judged(known_users=[known("eve", 2001), known("lucy", 71001)]).values()]
 
-    first, _ = road.before({"preflight": [], "cluster_users": checks})
+    first, _ = road.before({"preflight": [], "cluster_users": checks}, ["slurm_compute"])
     assert [check.id for check in first if not check.ok] == ["cluster_users.ids"]
