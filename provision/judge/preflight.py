@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.judge.clock import clock
+from provision.judge.firewall import firewall
 from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import Disk, MachineFacts
@@ -17,6 +18,7 @@ SUBJECT = Subject(
     names=(
         "python", "system", "systemd", "root", "disk_space", "package_lock", "packages", "clock", "hostname",
         "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel",
+        "firewall",
     ),
     fix="clusterctl preflight",
 )  # fmt: skip
@@ -35,7 +37,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
     ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes), ``own_directories`` (jobs have a /tmp of
     their own where they are confined), ``cluster`` (its ``name``, its ``controller``, and of which cluster the state is
-    ``saved`` there: empty for none, null where it is not known).
+    ``saved`` there: empty for none, null where it is not known), ``firewall`` (as :func:`firewall` takes it).
     """
     return [
         *_basics(facts),
@@ -47,6 +49,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _same_cluster(facts, wants["cluster"], str(wants["name"])),
         _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
         _kernel(facts, bool(wants["own_directories"])),
+        firewall(SUBJECT, facts, wants["firewall"], mended_later=True),
     ]
 
 

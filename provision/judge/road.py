@@ -14,6 +14,7 @@ from provision.judge import (
     cluster_users,
     ddp_ready,
     engine,
+    firewall,
     gpu_stage,
     hardware,
     images,
@@ -222,6 +223,8 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
     if "state" in facts and (pipes := facts["state"]["paths"].get(_SSSD)):
         machine["sssd"] = pipes.get("kind") == "directory"
+    if "firewall" in facts:
+        machine["firewalls"] = firewall.stops(facts["firewall"])
     if "former" in facts.get("registry", {}):
         machine["former_registries"] = facts["registry"]["former"]
     if "state" in facts and (packages := facts["state"].get("packages")):

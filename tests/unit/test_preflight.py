@@ -28,6 +28,7 @@ READY: dict[str, Any] = {
     "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
     "hardware": {"cgroup_version": 2},
     "kernel": "6.1.0-28-amd64",
+    "firewall": {"problem": "", "filtered": False, "stopped": []},
     "hosts": {"current": True},
     "state": {"paths": {}, "packages": {}, "services": {}, "manager": {"DefaultLimitMEMLOCK": "infinity"}},
 }
@@ -47,6 +48,7 @@ SETTINGS: dict[str, Any] = {
     "memlock": "unlimited",
     "service_memlock": "unlimited",
     "time_service": "chrony",
+    "firewall": {"handling": "check", "machines": ["10.0.18.1"]},
 }
 
 
@@ -337,3 +339,12 @@ def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
         {"address": "10.0.18.11", "names": ["node1.example.com", "node1"]},
         {"address": "fd00::12", "names": ["node2"]},
     ]
+
+
+def test_a_firewall_is_refused_before_and_named_after() -> None:
+    way = {"program": "ufw", "family": "ip", "table": "filter", "chain": "INPUT", "port": "6818", "protocol": "tcp"}
+    found = {"problem": "", "filtered": True, "stopped": [{**way, "purpose": "slurmd", "source": "10.0.18.1"}]}
+
+    assert [judge("firewall", firewall=found)["verdict"] for judge in (before, after)] == ["fail", "fail"]
+    opened = {"firewall": {"handling": "open", "machines": ["10.0.18.1"]}}
+    assert [judge("firewall", opened, firewall=found)["verdict"] for judge in (before, after)] == ["warn", "fail"]
