@@ -202,6 +202,7 @@ class MachineFacts(TypedDict, total=False):
     slurm_daemons: list[Text]
     time_daemons: list[Text]
     memlock: Memlock
+    kernel_settings: dict[Word, Text]
     hardware: HardwareFacts
     gpu: dict[Word, Any]
     rdma: RdmaFacts

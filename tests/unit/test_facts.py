@@ -45,6 +45,7 @@ READY: dict[str, Any] = {
         "bus_gpus": [{"address": "0000:3b:00.0", "id": "10de:2235", "product": "NVIDIA A40"}], "bus_gres": "gpu:a40:1",
     },
     "hosts": {"current": True},
+    "kernel_settings": {"user.max_user_namespaces": "63000"},
     "firewall": {
         "problem": "", "filtered": True,
         "stopped": [{"program": "ufw", "family": "ip", "table": "filter", "chain": "INPUT", "port": "6818",
