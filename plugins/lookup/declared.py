@@ -11,7 +11,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from provision.errors import ClusterctlError
-from provision.inventory import declared_mirrors, declared_proof
+from provision.inventory import declared_mirrors, declared_proof, ports
 from provision.inventory.declared import GROUPS, READ, cluster_from
 from provision.inventory.declared_images import images_from, told
 from provision.model import addresses, gres
@@ -41,11 +41,16 @@ options:
       - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
       - C(unmounted), what machines have had of those and are to have no longer, with the machines.
+      - C(ports), every port that machines need from one another; C(ways_in), which of these O(rows) end at a
+        O(machine), and from which addresses (O(entries)).
       - C(job_images), the images that users start jobs from, with what of them comes with the inventory.
       - C(unconfined), why Slurm's configuration confines no job, empty where it does.
     type: list
     elements: str
     required: true
+  rows: {description: What C(ports) has given., type: list, elements: dict, default: []}
+  entries: {description: What C(entries) has given., type: list, elements: dict, default: []}
+  machine: {description: One machine of the inventory., type: str}
   hosts: {description: Of which machines the entries are., type: list, elements: str, default: []}
   without_gpus: {description: Ranks on a node that declares no GPU., type: int, default: 1}
 """
@@ -76,8 +81,8 @@ class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         values = {
             "addresses": _addresses, "entries": _entries, "job_images": _job_images, "mirrors": _mirrors,
-            "mounts": _mounts, "proof": _proof, "ranks": _ranks, "slurm": _slurm, "torch": _torch,
-            "unconfined": _unconfined, "unmounted": _unmounted,
+            "mounts": _mounts, "ports": _ports, "proof": _proof, "ranks": _ranks, "slurm": _slurm, "torch": _torch,
+            "unconfined": _unconfined, "unmounted": _unmounted, "ways_in": _ways_in,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -109,6 +114,16 @@ def _mirrors(groups, hostvars):
 
 def _mounts(groups, hostvars):
     return _of_the_cluster(lambda cluster: [one.as_dict(groups) for one in cluster.mounts], groups, hostvars)
+
+
+def _ports(groups, hostvars):
+    members = _members(groups)
+    hosts = [host for group in GROUPS for host in members.get(group, ())]
+    told = read(hostvars, hosts, ports.READ_OF_EACH)
+    for host in members.get("slurm_controller", ())[:1]:
+        told[host].update(read(hostvars, [host], ports.READ)[host])
+    rows = _of_the_cluster(lambda cluster: ports.ports_from(members, told, cluster), groups, hostvars)
+    return [row.as_dict() for row in rows]
 
 
 def _proof(groups, hostvars):
@@ -160,8 +175,17 @@ def _unmounted(groups, hostvars):
     return _of_the_cluster(lambda cluster: [dict(one) for one in cluster.unmounted], groups, hostvars)
 
 
+def _members(groups):
+    return {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
+
+
+def _ways_in(groups, _hostvars, rows=(), entries=(), machine=""):
+    """No machine's variables are read, as each machine asks for its own."""
+    return ports.ways_in(plain(rows), _members(groups), plain(entries), str(machine))
+
+
 def _of_the_cluster(value, groups, hostvars):
-    members = {str(group): [str(host) for host in hosts] for group, hosts in groups.items()}
+    members = _members(groups)
     hosts = dict.fromkeys(host for group in GROUPS for host in members.get(group, ()))
     try:
         return value(cluster_from(members, read(hostvars, hosts, READ)))

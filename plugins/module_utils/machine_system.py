@@ -31,6 +31,13 @@ _TIME_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn", "openntpd")
 
 _PACKAGE_LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock")
 
+#: Whether users may make namespaces of their own; Debian's kernels have the second, Ubuntu's the third.
+_USER_NAMESPACES = (
+    "user.max_user_namespaces",
+    "kernel.unprivileged_userns_clone",
+    "kernel.apparmor_restrict_unprivileged_userns",
+)
+
 #: What adjtimex(2) returns while the clock is not synchronised.
 _TIME_ERROR = 5
 
@@ -107,6 +114,12 @@ def clock_synchronised():
     except (OSError, AttributeError):
         return None
     return None if state < 0 else state != _TIME_ERROR
+
+
+def kernel_settings(root):
+    """Return those of the kernel's settings above that it has, as sysctl(8) prints them."""
+    found = {name: read(root, f"proc/sys/{name.replace('.', '/')}").strip() for name in _USER_NAMESPACES}
+    return {name: value for name, value in found.items() if value}
 
 
 def disks(root, paths):
@@ -261,6 +274,7 @@ def collect(root="/", names=(), disk_paths=(), lock_timeout=0, login_user=""):
         "addresses": resolved([socket.gethostname(), *names]),
         "capabilities": capabilities(root),
         "clock_synchronised": clock_synchronised(),
+        "kernel_settings": kernel_settings(root),
         "disks": disks(root, disk_paths),
         "lock": {"holder": holder, "waited": waited},
         "packages_interrupted": packages_interrupted(root),

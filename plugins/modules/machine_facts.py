@@ -21,6 +21,7 @@ from ansible.module_utils import (
     job_image_sources,
     machine_commands,
     machine_engine,
+    machine_firewall,
     machine_gpu,
     machine_hardware,
     machine_key,
@@ -133,6 +134,12 @@ options:
         files C(state) and C(conf)."
     type: dict
     default: {}
+  firewall:
+    description:
+      - "Report what the machine's own firewall stops of the C(ways) in: C(port), C(protocol), C(sources), C(purpose),
+        with the networks of each of the C(sources), groups of machines, as a text."
+    type: dict
+    default: {}
   people:
     description:
       - "Report who is known: of C(users) and C(groups) by name, C(uids) and C(gids) by number, C(homes) by path."
@@ -179,6 +186,7 @@ def main():
             "engine": {"type": "dict", "default": {}},
             "registry": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
+            "firewall": {"type": "dict", "default": {}},
             "people": {"type": "dict", "default": {}},
             "commands": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
@@ -192,7 +200,7 @@ def main():
     images, store = given.pop("images"), given.pop("image_store")
     engine, registry = given.pop("engine"), given.pop("registry")
     slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
-    people, job_images = given.pop("people"), given.pop("job_images")
+    people, job_images, firewall = given.pop("people"), given.pop("job_images"), given.pop("firewall")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -236,6 +244,8 @@ def main():
         machine["job_images"]["stored"] = store_users.collect(job_images["node"])
     if slurm:
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)
+    if firewall:
+        machine["firewall"] = machine_firewall.collect(firewall, patience)
     if people:
         machine["people"] = machine_users.collect(root, people, patience)
     if commands:

@@ -11,17 +11,21 @@ from provision.cli.options import Request, reading_options
 
 @click.command()
 @reading_options
-def check(request: Request) -> int:
+@click.option("--ports", "with_ports", is_flag=True, help="Also list every port that machines need from one another.")
+def check(request: Request, with_ports: bool) -> int:
     """Check the inventory: names, groups, types, misspelt variables. No machine is contacted.
 
     \b
-    Example:
+    Examples:
         clusterctl check inventory.ini
+        clusterctl check --ports inventory.ini     # for whoever keeps the network's firewall
     """
     from provision import hostlist
     from provision.cli.flow import ask, open_cluster, print_json
     from provision.inventory.declared_images import for_nobody
     from provision.inventory.loader import GROUPS, cluster_hosts
+    from provision.inventory.ports import ports_from
+    from provision.report.ports import table
     from provision.slurm.conf import require_confinement
 
     opened = open_cluster(request, ask(request))
@@ -35,6 +39,7 @@ def check(request: Request) -> int:
             err=True,
         )
     docker = opened.inventory.hostvars.get(cluster.controller, {}).get("job_docker")
+    ports = ports_from(opened.inventory.groups, opened.inventory.hostvars, cluster)
     unused = for_nobody(cluster.job_images, cluster.container_runtime, docker)
     if unused:
         click.echo(f"Warning: {unused}", err=True)
@@ -52,6 +57,7 @@ def check(request: Request) -> int:
                 "left_alone": left_alone,
                 "warnings": [unused] if unused else [],
                 "undeclared": {name: list(cluster.undeclared[name]) for name in undeclared},
+                "ports": [port.as_dict() for port in ports],
             }
         )
         return 0
@@ -62,6 +68,11 @@ def check(request: Request) -> int:
     )
     if undeclared:
         click.echo(f"hardware not declared, to be discovered: {hostlist.fold(undeclared)}")
+    if with_ports:
+        for line in table([port.as_dict() for port in ports]):
+            click.echo(line)
+    else:
+        click.echo("ports that its machines need from one another: clusterctl check --ports")
     return 0
 
 

@@ -20,8 +20,9 @@ PORTS = {
 #: Numbers of GB, with their defaults.
 SIZES = {"container_images_users_size": 50, "container_images_users_free": 20, "container_images_users_layer": 20}
 
-_SWITCH = "container_images_users"
-_ON = ("true", "yes", "on", "1", "y", "t")
+#: What switches it on, and how.
+SWITCH = "container_images_users"
+ON = ("true", "yes", "on", "1", "y", "t")
 
 
 def require_users_registry(site: Mapping[str, Any]) -> None:
@@ -32,13 +33,13 @@ def require_users_registry(site: Mapping[str, Any]) -> None:
     Raises:
         ClusterctlError: it names the variable.
     """
-    if str(site.get(_SWITCH, "")).strip().lower() not in _ON:
+    if str(site.get(SWITCH, "")).strip().lower() not in ON:
         return
     if site.get("container_images_registry"):
         raise ClusterctlError(
-            f"{_SWITCH} is on, and container_images_registry names a site's own registry, to which users push",
-            fix=f"leave {_SWITCH} out; a project for users in that registry is theirs: docker login, docker push",
-            said=(_SWITCH, ""),
+            f"{SWITCH} is on, and container_images_registry names a site's own registry, to which users push",
+            fix=f"leave {SWITCH} out; a project for users in that registry is theirs: docker login, docker push",
+            said=(SWITCH, ""),
         )
     for name, usual in SIZES.items():
         _number(site, name, usual, 1_000_000, "a whole number of GB, from 1 on")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.judge.clock import clock
+from provision.judge.firewall import firewall
 from provision.judge.preflight import hostname
 from provision.model import memlock
 from provision.model.addresses import is_loopback, same
@@ -15,7 +16,7 @@ from provision.model.text import brief
 
 SUBJECT = Subject(
     "base_system",
-    names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock"),
+    names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock", "firewall"),
     fix="clusterctl provision base",
 )
 
@@ -25,7 +26,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``facts`` is what ``machine_facts`` reports of ``system`` and ``hosts``. ``wants``: ``name`` (in the inventory),
     ``hosts`` (list of address and names), ``memlock`` and ``service_memlock`` (what logins and services may lock, in
-    KiB), ``time_service``, ``clock_warn_seconds``, ``clock_fail_seconds``.
+    KiB), ``time_service``, ``clock_warn_seconds``, ``clock_fail_seconds``, ``firewall`` (as :func:`firewall` takes it).
     """
     return [
         _names(facts, list(wants["hosts"]), str(wants["name"])),
@@ -35,6 +36,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _interrupted(facts["packages_interrupted"]),
         _limits(facts, str(wants["service_memlock"])),
         _memlock(facts["memlock"], str(wants["memlock"])),
+        firewall(SUBJECT, facts, wants["firewall"]),
     ]
 
 

@@ -39,6 +39,8 @@ _DAEMONS = (
     ("munge.key_mode", On.CONTROLLER),
     ("munge.same_key", On.CONTROLLER),
     ("slurm_image.", On.CONTROLLER),
+    ("base_system.firewall", On.SAME),
+    ("base_system.firewall", On.CONTROLLER),
 )
 _ANSWERS = (
     *_DAEMONS,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.judge.clock import clock
+from provision.judge.firewall import firewall
 from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.engine import DATA_ROOT, was_configured
@@ -17,7 +18,8 @@ SUBJECT = Subject(
     "preflight",
     names=(
         "python", "system", "systemd", "root", "disk_space", "package_lock", "packages", "clock", "hostname",
-        "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel",
+        "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel", "user_namespaces",
+        "firewall",
     ),
     fix="clusterctl preflight",
     # Jobs of all would be lost; and of one slurm.conf, which all share, none would be confined.
@@ -40,7 +42,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
     ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes), ``own_directories`` (jobs have a /tmp of
     their own where they are confined), ``cluster`` (its ``name``, its ``controller``, and of which cluster the state is
-    ``saved`` there: empty for none, null where it is not known).
+    ``saved`` there: empty for none, null where it is not known), ``firewall`` (as :func:`firewall` takes it).
     """
     return [
         *_basics(facts),
@@ -52,6 +54,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _same_cluster(facts, wants["cluster"], str(wants["name"])),
         _cgroup(facts, bool(wants["cgroup_v1_allowed"])),
         _kernel(facts, bool(wants["own_directories"])),
+        _user_namespaces(facts),
+        firewall(SUBJECT, facts, wants["firewall"], mended_later=True),
     ]
 
 
@@ -235,6 +239,36 @@ def _kernel(facts: MachineFacts, own_directories: bool) -> Check:
         cause="it refuses at random the views of jobs that have a /tmp of their own: they are requeued and held",
         fix="boot an older kernel; or let this node's jobs share /tmp: node_private_tmp=false on its inventory line",
     )  # fmt: skip
+
+
+def _user_namespaces(facts: MachineFacts) -> Check:
+    """Refuse a kernel that lets no user have namespaces of their own, in which rootless containers of jobs are.
+
+    Ubuntu's AppArmor lets only programs have them that one of its profiles names. podman is one of those; whether the
+    profile is found for the podman of slurmd's container, which AppArmor does not confine, was never seen: a warning.
+    """
+    name = "user_namespaces"
+    if "hardware" not in facts:
+        return SUBJECT.skip(name, "the machine runs no jobs")
+    found = facts.get("kernel_settings", {})
+    wanted = {"user.max_user_namespaces": "63000", "kernel.unprivileged_userns_clone": "1"}
+    bad = {setting: value for setting, value in wanted.items() if found.get(setting) == "0"}
+    doubted = found.get(restriction := "kernel.apparmor_restrict_unprivileged_userns", "0") != "0"
+    lines = "; ".join(
+        f"sysctl -w {setting}={value}, and the line {setting} = {value} in /etc/sysctl.d/60-userns.conf"
+        for setting, value in (bad or {restriction: "0"}).items()
+    )
+    return SUBJECT.check(
+        name,
+        Verdict.FAIL if bad else Verdict.WARN if doubted else Verdict.PASS,
+        ", ".join(f"{key} = {value}" for key, value in found.items()) or "not limited",
+        "users may make user namespaces",
+        source="sysctl",
+        cause="rootless containers of jobs, verify's training among them, cannot start without"
+        if bad
+        else "AppArmor lets only programs make them that a profile names; whether podman in jobs is one was never seen",
+        fix=f"on the machine: {lines}" + ("" if bad else ", if verify's jobs in containers fail"),
+    )
 
 
 def _cgroup(facts: MachineFacts, v1_allowed: bool) -> Check:

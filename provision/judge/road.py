@@ -14,6 +14,7 @@ from provision.judge import (
     cluster_users,
     ddp_ready,
     engine,
+    firewall,
     gpu_stage,
     hardware,
     images,
@@ -71,6 +72,8 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
 
 #: Where SSSD answers questions about users of the site's directory, on machines that have it.
 _SSSD = "/var/lib/sss/pipes"
+#: Where cloud-init reads settings of others, on machines that have it.
+_CLOUD_INIT = "/etc/cloud/cloud.cfg.d"
 _SLURM = ("slurm_controller", "slurm_compute")
 _USED = (*_SLURM, "slurm_login")
 _COMPUTE = ("slurm_compute",)
@@ -216,6 +219,10 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         machine["memlock"] = {key: facts["memlock"][key] for key in ("login_highest", "service_highest")}
     if "state" in facts and (pipes := facts["state"]["paths"].get(_SSSD)):
         machine["sssd"] = pipes.get("kind") == "directory"
+    if "state" in facts and (settings := facts["state"]["paths"].get(_CLOUD_INIT)):
+        machine["cloud_init"] = settings.get("kind") == "directory"
+    if "firewall" in facts:
+        machine["firewalls"] = firewall.stops(facts["firewall"])
     if "former" in facts.get("registry", {}):
         machine["former_registries"] = facts["registry"]["former"]
     if "state" in facts and (packages := facts["state"].get("packages")):

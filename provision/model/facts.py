@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic reads those of typing only from Python 3.12 on
@@ -158,6 +158,29 @@ class RdmaFacts(TypedDict):
 
 
 @with_config(STRICT)
+class StoppedWay(TypedDict):
+    """What a machine's own firewall stops: the first address of a way into it, and where that is written."""
+
+    program: Literal["firewalld", "iptables", "nftables", "ufw"]
+    family: Word
+    table: Text
+    chain: Text
+    port: Word
+    protocol: Word
+    purpose: Text
+    source: Text
+
+
+@with_config(STRICT)
+class FirewallFacts(TypedDict):
+    """Whether anything that comes in is filtered, and what of the cluster's is stopped; or why that is not known."""
+
+    problem: Text
+    filtered: bool
+    stopped: list[StoppedWay]
+
+
+@with_config(STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 
@@ -180,6 +203,7 @@ class MachineFacts(TypedDict, total=False):
     slurm_daemons: list[Text]
     time_daemons: list[Text]
     memlock: Memlock
+    kernel_settings: dict[Word, Text]
     hardware: HardwareFacts
     gpu: dict[Word, Any]
     rdma: RdmaFacts
@@ -192,6 +216,7 @@ class MachineFacts(TypedDict, total=False):
     images: dict[Word, ImageFacts]
     job_images: JobImageFacts
     slurm: SlurmFacts
+    firewall: FirewallFacts
     people: UserFacts
 
 

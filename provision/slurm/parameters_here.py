@@ -12,7 +12,7 @@ from provision.slurm.parameters_together import minutes
 Wrong = tuple[str, str, str]
 
 #: Slurm's ports where nothing else is said, slurmdbd's among them.
-_PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819", "SrunPortRange": SRUN_PORTS}
+PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819", "SrunPortRange": SRUN_PORTS}
 #: Where slurmctld can write: its root is read-only, and /tmp goes with its container.
 _STATE = "/var/spool/slurmctld/"
 #: Seconds, as MessageTimeout is where nothing is said: an answer may take so long.
@@ -60,20 +60,26 @@ def _number(text: str) -> int:
     return int(text, 16) if text.lower().startswith("0x") else int(text)
 
 
+def ports_of_mpi(value: str) -> str:
+    """Return the range of ports that MpiParams reserves for steps; empty for none."""
+    found = re.search(r"(?:^|,)ports=(\d{1,5}-\d{1,5})(?:,|$)", value)
+    return found[1] if found else ""
+
+
 def ports(given: Mapping[str, str | None], *, alone: bool, database: bool) -> Wrong | None:
     """Return what is wrong with ports that two would listen on.
 
     ``alone``: the controller is no compute node. ``database``: slurmdbd runs on it.
     """
     there = {name.lower(): value for name, value in given.items() if value is not None}
-    said = {name: there.get(name.lower(), default) for name, default in _PORTS.items()}
-    if found := re.search(r"(?:^|,)ports=(\d{1,5}-\d{1,5})(?:,|$)", there.get("mpiparams", "")):
-        said["MpiParams"] = found[1]
-        low, high = _range(found[1])
+    said = {name: there.get(name.lower(), default) for name, default in PORTS.items()}
+    if found := ports_of_mpi(there.get("mpiparams", "")):
+        said["MpiParams"] = found
+        low, high = _range(found)
         if not 1024 <= low < high <= 65535:
             return (
                 "MpiParams",
-                f"MpiParams has ports={found[1]}",
+                f"MpiParams has ports={found}",
                 "write a range from 1024 to 65535, the lower one first",
             )
     named = list(said.items())

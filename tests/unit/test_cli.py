@@ -113,6 +113,16 @@ def test_the_inventory_is_checked_without_contacting_anything(inventory: Path) -
     assert not (inventory.parent / ".clusterctl").exists()
 
 
+def test_check_lists_the_ports_where_it_is_asked_and_says_how_to_ask(inventory: Path) -> None:
+    ports = json.loads(call("check", str(inventory), "--json").stdout)["ports"]
+
+    assert {"6817", "6818", "all"} <= {port["port"] for port in ports}
+    assert "6817/tcp" in call("check", "--ports", str(inventory)).stdout
+    shown = call("check", str(inventory)).stdout
+    assert "clusterctl check --ports" in shown
+    assert "6817/tcp" not in shown
+
+
 def test_images_that_no_job_can_use_are_warned_of(inventory: Path) -> None:
     site = "job_container_runtime: none\njob_docker: none\njob_images: [{name: a, archive: /a.tar}]\n"
     (inventory.parent / "group_vars").mkdir(exist_ok=True)

@@ -45,6 +45,12 @@ READY: dict[str, Any] = {
         "bus_gpus": [{"address": "0000:3b:00.0", "id": "10de:2235", "product": "NVIDIA A40"}], "bus_gres": "gpu:a40:1",
     },
     "hosts": {"current": True},
+    "kernel_settings": {"user.max_user_namespaces": "63000"},
+    "firewall": {
+        "problem": "", "filtered": True,
+        "stopped": [{"program": "ufw", "family": "ip", "table": "filter", "chain": "INPUT", "port": "6818",
+                     "protocol": "tcp", "purpose": "slurmd", "source": "10.0.18.1"}],
+    },
     "munge": {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"},
     "state": {
         "paths": {
@@ -70,6 +76,7 @@ WANTS: dict[str, Any] = {
     "memlock": "unlimited",
     "service_memlock": "unlimited",
     "time_service": "chrony",
+    "firewall": {"handling": "check", "machines": ["10.0.18.1"]},
 }
 MANAGED = Managed(
     packages=("munge",), files=(Place("/a", text="x", mode="0644"), Place("/b")), services=(Service("munge", ("/a",)),)

@@ -101,6 +101,10 @@ ELSEWHERE = {
         ],
         "cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in": ["preflight.cgroup"],
         "a_kernel_matters_where_jobs_have_a_tmp_of_their_own": ["preflight.kernel"],
+        # Settings of the computer's kernel, which all labs share.
+        "user_namespaces_matter_where_jobs_run": ["preflight.user_namespaces"],
+        # No machine of the lab has a firewall that is up.
+        "a_firewall_is_refused_before_and_named_after": ["base_system.firewall", "preflight.firewall"],
     },
     # Every machine of the lab has the shells that its users have.
     "tests/unit/test_judge_cluster_users.py": {

@@ -29,6 +29,8 @@ READY: dict[str, Any] = {
     "memlock": {"login_highest": "unlimited", "service_highest": "unlimited", "login": "unlimited"},
     "hardware": {"cgroup_version": 2},
     "kernel": "6.1.0-28-amd64",
+    "kernel_settings": {"user.max_user_namespaces": "63000"},
+    "firewall": {"problem": "", "filtered": False, "stopped": []},
     "hosts": {"current": True},
     "state": {"paths": {}, "packages": {}, "services": {}, "manager": {"DefaultLimitMEMLOCK": "infinity"}},
 }
@@ -48,6 +50,7 @@ SETTINGS: dict[str, Any] = {
     "memlock": "unlimited",
     "service_memlock": "unlimited",
     "time_service": "chrony",
+    "firewall": {"handling": "check", "machines": ["10.0.18.1"]},
 }
 
 
@@ -379,3 +382,38 @@ def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
         {"address": "10.0.18.11", "names": ["node1.example.com", "node1"]},
         {"address": "fd00::12", "names": ["node2"]},
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "fix"),
+    [
+        ({}, "pass", ""),
+        ({"kernel.unprivileged_userns_clone": "1"}, "pass", ""),
+        ({"user.max_user_namespaces": "0"}, "fail", "sysctl -w user.max_user_namespaces=63000, and the line"),
+        ({"kernel.unprivileged_userns_clone": "0"}, "fail", "sysctl -w kernel.unprivileged_userns_clone=1"),
+        # Ubuntu 24.04: a profile may name podman.
+        ({"kernel.apparmor_restrict_unprivileged_userns": "1"}, "warn", "=0, and the line"),
+    ],
+)
+def test_user_namespaces_matter_where_jobs_run(settings: dict[str, str], verdict: str, fix: str) -> None:
+    check = before("user_namespaces", kernel_settings={**READY["kernel_settings"], **settings})
+
+    assert check["verdict"] == verdict
+    assert fix in check["fix"]
+    assert all(f"{name} = {value}" in check["observed"] for name, value in settings.items())
+
+
+def test_users_of_a_machine_that_runs_no_jobs_need_no_namespaces() -> None:
+    facts = {key: value for key, value in READY.items() if key != "hardware"}
+    checks = preflight.checks({**facts, "kernel_settings": {"user.max_user_namespaces": "0"}}, SETTINGS)
+
+    assert [check.verdict for check in checks if check.id == "preflight.user_namespaces"] == ["skip"]
+
+
+def test_a_firewall_is_refused_before_and_named_after() -> None:
+    way = {"program": "ufw", "family": "ip", "table": "filter", "chain": "INPUT", "port": "6818", "protocol": "tcp"}
+    found = {"problem": "", "filtered": True, "stopped": [{**way, "purpose": "slurmd", "source": "10.0.18.1"}]}
+
+    assert [judge("firewall", firewall=found)["verdict"] for judge in (before, after)] == ["fail", "fail"]
+    opened = {"firewall": {"handling": "open", "machines": ["10.0.18.1"]}}
+    assert [judge("firewall", opened, firewall=found)["verdict"] for judge in (before, after)] == ["warn", "fail"]

@@ -111,7 +111,7 @@ def test_a_login_on_the_controller_is_refused_what_is_slurms(node_lab: vms.VmLab
 def test_a_steps_container_is_confined_with_its_step_and_the_next_step_has_one(node_lab: vms.VmLab) -> None:
     """What keeps the container is in the step's control group, and is ended with it; a name brings it back."""
     image = said(node_lab, CURIOUS, "srun --quiet podman --log-level error images --quiet | head -n 1")
-    keeper = "$(for p in /proc/[0-9]*; do tr -d '\\0' <$p/cmdline | grep -qx /.pause && echo $p; done)"
+    keeper = "$(for p in /proc/[0-9]*; do tr -d '\\0' <$p/cmdline | grep -q ^/.pause && echo $p && break; done)"
     look = f"ls /dev | grep -c ^nvidia; cmp /proc/self/cgroup {keeper}/cgroup && grep -c /step_0/ /proc/self/cgroup"
     script = f"""
 cat >look.sh <<'END'
