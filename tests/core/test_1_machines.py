@@ -88,12 +88,13 @@ def test_a_changed_host_key_is_refused_before_anything_is_sent(new_lab: labs.Lab
 
 
 def test_more_memory_than_the_machine_has_is_refused_and_nothing_is_changed(new_lab: labs.Lab, tmp_path: Path) -> None:
+    """Of the machine alone: provision would leave it out (tests/runs/test_left_out.py)."""
     path = new_lab.inventory_with(
         tmp_path, {"[slurm_compute]\nnode1": "[slurm_compute]\nnode1 node_real_memory=99999999"}
     )
 
     with snapshots.unchanged(new_lab):
-        done = labs.clusterctl("provision", path, "--json", check=False)
+        done = labs.clusterctl("preflight", path, "--json", check=False)
 
     document = json.loads(done.stdout)
     assert (done.returncode, document["exit_code"]) == (3, 3), done.stdout[-3000:] + done.stderr[-3000:]
