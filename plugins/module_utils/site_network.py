@@ -72,9 +72,8 @@ def _of_apt(ask):
 
 
 def pip_files(root="/"):
-    """Return the paths that pip's configuration on this machine consists of, its authority's certificate among them."""
-    found = [path for path in PIP if Path(root, path[1:]).is_file()]
-    return [*found, *([path] if (path := certificate(root)) else [])]
+    """Return the paths of pip's configuration on this machine."""
+    return [path for path in PIP if _readable(root, path)]
 
 
 def certificate(root="/"):

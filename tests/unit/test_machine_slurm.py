@@ -234,8 +234,8 @@ def test_without_an_image_to_train_with_slurm_runs_and_the_cluster_is_unproven()
     verdict = ready({}, [], none, verify=True, **there)
 
     assert (first["source"], first["image"], first["stored"]) == (Verdict.WARN, Verdict.FAIL, Verdict.FAIL)
-    assert (tried["image"], tried["stored"]) == (Verdict.WARN, Verdict.WARN)
-    assert (verdict["image"], verdict["stored"]) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+    assert (tried["image"], tried["stored"]) == (Verdict.WARN, Verdict.SKIP)
+    assert (verdict["image"], verdict["stored"]) == (Verdict.UNKNOWN, Verdict.SKIP)
 
 
 def test_only_what_slurmctld_hands_to_nodes_is_read(tmp_path: Path) -> None:

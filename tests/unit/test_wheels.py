@@ -66,7 +66,8 @@ def test_pips_own_authority_counts_before_the_machines(tmp_path: Path) -> None:
 
     assert site_network.certificate(tmp_path) == "/etc/ssl/certs/ca-certificates.crt"
     (tmp_path / "etc/pip.conf").write_text("[global]\ncert = /etc/site.pem\n")
-    assert site_network.pip_files(tmp_path) == ["/etc/pip.conf", "/etc/site.pem"]
+    assert site_network.pip_files(tmp_path) == ["/etc/pip.conf"]
+    assert site_network.certificate(tmp_path) == "/etc/site.pem"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,10 @@ reference: {type: str, returned: always, description: The image by digest.}
 """
 
 
+#: Where a container that gets packages finds the machine's certificate authorities.
+AUTHORITIES = "/run/authorities.pem"
+
+
 class BuildError(Exception):
     """What could not be done, with the end of the log of what was tried."""
 
@@ -87,7 +91,9 @@ class Image(image_recipe.Remembered):
         self.log += output.splitlines()
         if code:
             # pip's own words for what it has not found come first: the rest is for whom they do not suffice.
-            said = [line.strip() for line in output.splitlines() if line.startswith(("ERROR: ", "Error response"))]
+            said = [
+                line.strip() for line in output.splitlines() if line.startswith(("ERROR: ", "E: ", "Error response"))
+            ]
             raise BuildError("\n".join([*said[-2:], f"{argv[0]} failed with {code}", *self.log[-40:]]))
         return output
 
@@ -130,7 +136,9 @@ class Image(image_recipe.Remembered):
         In a container that is thrown away: its configuration may hold a password, which a layer of a build would keep.
         """
         mounts = [f"{directory}:/wheels", *(f"{path}:{path}:ro" for path in site_network.pip_files())]
-        certificate = site_network.certificate()
+        if certificate := site_network.certificate():
+            # Beside the container's own, which its package writes.
+            mounts.append(f"{certificate}:{AUTHORITIES}:ro")
         script = (
             "apt-get update -q"
             " && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends python3-pip"
@@ -141,7 +149,7 @@ class Image(image_recipe.Remembered):
             + [word for mount in mounts for word in ("--volume", mount)]
             # Without a value: Docker takes them from its own environment, so that no password is in a command line.
             + [word for name in self.proxies for word in ("--env", name)]
-            + (["--env", f"PIP_CERT={certificate}"] if certificate else [])
+            + (["--env", f"PIP_CERT={AUTHORITIES}"] if certificate else [])
             + [base, "sh", "-ec", script, "pip", *self.params["packages"]],
             lambda line: line.strip()[:80] if line.startswith("Collecting ") else "",
             "pip",
