@@ -65,14 +65,14 @@ def _scenarios(names: Sequence[str], *options: str) -> tuple[tuple[str, ...], ..
     )  # fmt: skip
 
 
-#: What any change can break, and what `make test` runs.
+#: What any change can break, and what `make test` runs. With four workers other work does not halve what they get.
 GATE = {
     "core": Lane(("tests/core",), lab=True),
     "lint": Lane(
         commands=(("make", "lint"), ("pytest", "--collect-only", "-qq", "tests/lab", "tests/training", "tests/vm"))
     ),
-    "unit": Lane(("tests/unit",), ("-n", "2")),
-    "runs": Lane(("tests/roles", "tests/runs"), ("-n", "2", "--dist", "loadfile")),
+    "unit": Lane(("tests/unit",), ("-n", "4")),
+    "runs": Lane(("tests/roles", "tests/runs"), ("-n", "4", "--dist", "loadfile")),
 }
 #: The rest of what a change is proven by, one lane after the other; those on the shared lab first.
 REST = {

@@ -78,6 +78,7 @@ def ready(host: str) -> dict[str, Any]:
         "addresses": {host: ["192.0.2.9"]},
         "kernel": "6.1.0-28-amd64",
         "lock": {"holder": None, "waited": 0},
+        "firewall": {"problem": "", "filtered": False, "stopped": []},
         "disks": {path: {"free": 90000, "device": 1, "used": True} for path in paths},
     }
 
