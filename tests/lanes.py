@@ -170,7 +170,7 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 STOPPED = threading.Event()
 
 #: Machines come first to the processors, as long as there are some.
-POLITE = ("nice", "-n", "10")
+POLITE = ("nice", "-n", "4")
 NO_MACHINES = threading.Event()
 
 
