@@ -161,10 +161,10 @@ def images(records: Mapping[str, str], ours: Mapping[str, Mapping[str, str]]) ->
 def address(subnet: str, name: str) -> str:
     """Return the address of a lab's machine: its name alone says it, so that a lab that grows moves nobody.
 
-    The controller is .10 of the first 256, compute machine n is .10+n, login machine n is .100+n.
+    The controller is .10 of the first 256, compute machine n .10+n, login machine n .100+n, and a site's gate .3.
     """
     kind, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return str(IPv4Network(subnet)[(100 if kind == "login" else 10) + int(number or 0)])
+    return str(IPv4Network(subnet)[{"login": 100, "gate": 3}.get(kind, 10) + int(number or 0)])
 
 
 def identity(lab: str, machine: str) -> str:
