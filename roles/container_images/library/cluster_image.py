@@ -100,9 +100,12 @@ class Image(image_recipe.Remembered):
     def _base(self):
         """Return the name of an image to start from, made from packages if there is none yet."""
         if named := debian_mirror.base(self.params):
-            # What is here already may have been loaded by hand, and need not be to be had anywhere.
-            if subprocess.run(["docker", "image", "inspect", named], capture_output=True).returncode:
+            try:
                 self._run(["docker", "pull", named], telling.Layers(), f"base {named}")
+            except BuildError:
+                # What is here may have been loaded by hand, and need not be to be had anywhere.
+                if subprocess.run(["docker", "image", "inspect", named], capture_output=True).returncode:
+                    raise
             return named
         suite, lines = self.params["suite"], debian_mirror.sources(self.params["suite"], self.params["mirror"])
         tag = hashlib.sha256("\n".join([str(self.params["revision"]), *lines]).encode()).hexdigest()[:16]
