@@ -45,15 +45,19 @@ def lacking(recipe, seconds, root="/"):
         page = _page(f"{index.rstrip('/')}/{name}/", seconds, root)
     except (OSError, ValueError) as error:
         return f"{_shown(index)}: {getattr(error, 'reason', None) or error}"
-    return _without(
-        _projects(unescape(text) for text in re.findall(r">\s*([^<>]+\.whl)\s*<", page)), tag, _shown(index), [name]
-    )
+    return _without(_projects(_named(page)), tag, _shown(index), [name])
 
 
 def index_of(root="/"):
     """Return the index that pip's configuration on this machine names, or nothing."""
     texts = [site_network.text_of(path, root) for path in site_network.PIP]
     return next((found[1] for text in texts if (found := re.search(r"^\s*index-url\s*=\s*(\S+)", text, re.M))), "")
+
+
+def _named(page):
+    """Return the wheels that a page of an index names. By its links, as pip: web servers cut what they show of a name."""
+    links = re.findall(r"""<a\s[^>]*?href\s*=\s*["']?([^"'\s>]+)""", page, re.I)
+    return [urllib.parse.unquote(urllib.parse.urlsplit(unescape(link)).path.rsplit("/", 1)[-1]) for link in links]
 
 
 def _shown(index):
