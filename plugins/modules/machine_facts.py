@@ -25,6 +25,7 @@ from ansible.module_utils import (
     machine_gpu,
     machine_hardware,
     machine_key,
+    machine_proxy,
     machine_rdma,
     machine_registry,
     machine_slurm,
@@ -140,6 +141,10 @@ options:
         with the networks of each of the C(sources), groups of machines, as a text."
     type: dict
     default: {}
+  proxy:
+    description: "Report whether the proxy at C(host) and C(port) takes a question of this machine's, without a password."
+    type: dict
+    default: {}
   people:
     description:
       - "Report who is known: of C(users) and C(groups) by name, C(uids) and C(gids) by number, C(homes) by path."
@@ -187,6 +192,7 @@ def main():
             "registry": {"type": "dict", "default": {}},
             "slurm": {"type": "dict", "default": {}},
             "firewall": {"type": "dict", "default": {}},
+            "proxy": {"type": "dict", "default": {}},
             "people": {"type": "dict", "default": {}},
             "commands": {"type": "dict", "default": {}},
             "patience": {"type": "int", "default": 1},
@@ -201,6 +207,7 @@ def main():
     engine, registry = given.pop("engine"), given.pop("registry")
     slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
     people, job_images, firewall = given.pop("people"), given.pop("job_images"), given.pop("firewall")
+    proxy = given.pop("proxy")
     machine: dict = {"python": platform.python_version()}
     contained = bool(machine_system.container(root))
     if "hardware" in gather:
@@ -246,6 +253,8 @@ def main():
         machine["slurm"] = machine_slurm.collect(root, slurm, patience)
     if firewall:
         machine["firewall"] = machine_firewall.collect(firewall, patience)
+    if proxy:
+        machine["proxy"] = machine_proxy.collect(proxy, root, patience)
     if people:
         machine["people"] = machine_users.collect(root, people, patience)
     if commands:

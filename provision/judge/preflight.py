@@ -19,12 +19,15 @@ SUBJECT = Subject(
     names=(
         "python", "system", "systemd", "root", "disk_space", "package_lock", "packages", "clock", "hostname",
         "own_name", "foreign_slurm", "same_cluster", "cgroup", "kernel", "user_namespaces",
-        "firewall",
+        "firewall", "proxy",
     ),
     fix="clusterctl preflight",
     # Jobs of all would be lost; and of one slurm.conf, which all share, none would be confined.
     whole=("same_cluster", "cgroup"),
 )  # fmt: skip
+
+#: HTTP's status of a proxy that wants to know who asks.
+_ASKS_FOR_PASSWORD = 407
 
 #: The first kernel that gives namespaces numbers that are not in their order.
 _MIXED_UP = (6, 18)
@@ -42,7 +45,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     ``name`` (in the inventory), ``disk_space`` (list of path, megabytes, purpose), ``clock_warn_seconds``,
     ``clock_fail_seconds``, ``cgroup_v1_allowed`` (by the site, for all nodes), ``own_directories`` (jobs have a /tmp of
     their own where they are confined), ``cluster`` (its ``name``, its ``controller``, and of which cluster the state is
-    ``saved`` there: empty for none, null where it is not known), ``firewall`` (as :func:`firewall` takes it).
+    ``saved`` there: empty for none, null where it is not known), ``firewall`` (as :func:`firewall` takes it), ``proxy``
+    (its ``host`` and ``port``, and whether a ``password`` is declared; empty for none).
     """
     return [
         *_basics(facts),
@@ -56,6 +60,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _kernel(facts, bool(wants["own_directories"])),
         _user_namespaces(facts),
         firewall(SUBJECT, facts, wants["firewall"], mended_later=True),
+        _proxy(facts, wants["proxy"]),
     ]
 
 
@@ -289,4 +294,24 @@ def _cgroup(facts: MachineFacts, v1_allowed: bool) -> Check:
         "cgroup", Verdict.PASS if version == 2 else Verdict.WARN, f"v{version}", "v2",
         cause="without pure cgroup v2 Slurm cannot confine a job to its GPUs, nor keep it when slurmd restarts",
         fix=boot,
+    )  # fmt: skip
+
+
+def _proxy(facts: MachineFacts, proxy: Mapping[str, Any]) -> Check:
+    """Judge whether the declared proxy takes questions; what it says to this one is between it and the mirror."""
+    if not proxy:
+        return SUBJECT.check("proxy", True, "none is declared", source="cluster_proxy")
+    if not (told := facts.get("proxy")):
+        return SUBJECT.unknown("proxy", "the machine did not say whether the proxy answers")
+    place, asks = f"{proxy['host']}:{proxy['port']}", told["status"] == _ASKS_FOR_PASSWORD
+    if told["problem"]:
+        said, fix = told["problem"], "correct cluster_proxy, or let this machine reach the proxy"
+    elif asks:
+        said = "it asks for a password"
+        fix = "write it into cluster_proxy, in ansible-vault: {http: 'http://USER:PASSWORD@HOST:PORT'}"
+    else:
+        said, fix = "it answers", ""
+    return SUBJECT.check(
+        "proxy", not told["problem"] and (not asks or proxy["password"]), f"{place}: {said}", "a proxy that answers",
+        source="cluster_proxy", cause="packages and images come through it", fix=fix,
     )  # fmt: skip

@@ -181,6 +181,14 @@ class FirewallFacts(TypedDict):
 
 
 @with_config(STRICT)
+class ProxyFacts(TypedDict):
+    """What the declared proxy says to a question: its status, 0 where there is none for the ``problem``."""
+
+    status: Annotated[int, Field(ge=0, le=999)]
+    problem: Text
+
+
+@with_config(STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 
@@ -217,6 +225,7 @@ class MachineFacts(TypedDict, total=False):
     job_images: JobImageFacts
     slurm: SlurmFacts
     firewall: FirewallFacts
+    proxy: ProxyFacts
     people: UserFacts
 
 

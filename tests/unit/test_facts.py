@@ -51,6 +51,7 @@ READY: dict[str, Any] = {
         "stopped": [{"program": "ufw", "family": "ip", "table": "filter", "chain": "INPUT", "port": "6818",
                      "protocol": "tcp", "purpose": "slurmd", "source": "10.0.18.1"}],
     },
+    "proxy": {"status": 407, "problem": ""},
     "munge": {"salt": "00", "fingerprint": "ab", "mode": "0400", "owner": "munge:munge"},
     "state": {
         "paths": {
@@ -77,6 +78,7 @@ WANTS: dict[str, Any] = {
     "service_memlock": "unlimited",
     "time_service": "chrony",
     "firewall": {"handling": "check", "machines": ["10.0.18.1"]},
+    "proxy": {"host": "proxy.site", "port": 3128, "tls": False, "password": False},
 }
 MANAGED = Managed(
     packages=("munge",), files=(Place("/a", text="x", mode="0644"), Place("/b")), services=(Service("munge", ("/a",)),)

@@ -104,6 +104,7 @@ ELSEWHERE = {
         # Settings of the computer's kernel, which all labs share.
         "user_namespaces_matter_where_jobs_run": ["preflight.user_namespaces"],
         # No machine of the lab has a firewall that is up.
+        "a_proxy_that_takes_no_questions_is_named_before_anything_is_fetched": ["preflight.proxy"],
         "a_firewall_is_refused_before_and_named_after": ["base_system.firewall", "preflight.firewall"],
     },
     # Every machine of the lab has the shells that its users have.

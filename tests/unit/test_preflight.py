@@ -51,6 +51,7 @@ SETTINGS: dict[str, Any] = {
     "service_memlock": "unlimited",
     "time_service": "chrony",
     "firewall": {"handling": "check", "machines": ["10.0.18.1"]},
+    "proxy": {},
 }
 
 
@@ -417,3 +418,23 @@ def test_a_firewall_is_refused_before_and_named_after() -> None:
     assert [judge("firewall", firewall=found)["verdict"] for judge in (before, after)] == ["fail", "fail"]
     opened = {"firewall": {"handling": "open", "machines": ["10.0.18.1"]}}
     assert [judge("firewall", opened, firewall=found)["verdict"] for judge in (before, after)] == ["warn", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("told", "password", "verdict", "observed", "fix"),
+    [
+        ({"status": 301, "problem": ""}, False, "pass", "proxy.site:3128: it answers", ""),
+        ({"status": 407, "problem": ""}, True, "pass", "proxy.site:3128: it asks for a password", ""),
+        ({"status": 407, "problem": ""}, False, "fail", "proxy.site:3128: it asks for a password", "USER:PASSWORD@HOST"),
+        ({"status": 0, "problem": "Connection refused"}, False, "fail", "Connection refused", "correct cluster_proxy"),
+    ],
+)
+def test_a_proxy_that_takes_no_questions_is_named_before_anything_is_fetched(
+    told: dict[str, Any], password: bool, verdict: str, observed: str, fix: str
+) -> None:
+    declared = {"host": "proxy.site", "port": 3128, "tls": False, "password": password}
+
+    check = before("proxy", {"proxy": declared}, proxy=told)
+
+    assert (check["verdict"], observed in check["observed"], fix in check["fix"]) == (verdict, True, True), check
+    assert before("proxy", {"proxy": declared})["verdict"] == "unknown"
