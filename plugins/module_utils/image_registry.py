@@ -117,7 +117,10 @@ def trusted(host, root="/"):
         OSError: the authority's certificate is none.
     """
     authority = Path(root, f"etc/docker/certs.d/{host}/ca.crt")
-    return ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+    context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
+    # Python 3.13 refuses certificates that say less of themselves than RFC 5280 wants; the engine takes them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def manifest(image, digest, seconds=SECONDS, method="GET"):

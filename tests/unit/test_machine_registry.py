@@ -204,7 +204,20 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     server.server_close()
 
 
-def test_a_registry_answers_those_who_trust_it_and_nobody_else(served: tuple[str, Path], tmp_path: Path) -> None:
+def strict(**words: Any) -> ssl.SSLContext:
+    """Make a context as Python 3.13 does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    if words.get("cafile"):
+        context.load_verify_locations(words["cafile"])
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+def test_a_registry_answers_those_who_trust_it_and_nobody_else(
+    served: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssl, "create_default_context", strict)
     host, authority = served
     assert "CERTIFICATE_VERIFY_FAILED" in machine.reached(host, 10, tmp_path)["error"]
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import fcntl
 import json
-import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from ansible.module_utils import job_image_sources
+from ansible.module_utils import image_registry, job_image_sources
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.machine_commands import printed, run
 
@@ -42,7 +41,7 @@ def delete(push, image, digest):
     """Have the registry forget a manifest, with the certificate by which the controller writes."""
     host, _, project = push.partition("/")
     place = Path("/etc/docker/certs.d") / host
-    context = ssl.create_default_context(cafile=str(place / "ca.crt"))
+    context = image_registry.trusted(host)
     context.load_cert_chain(str(place / "client.cert"), str(place / "client.key"))
     url = f"https://{host}/v2/{project}/{image}/manifests/{digest}"
     request = urllib.request.Request(url, method="DELETE")
