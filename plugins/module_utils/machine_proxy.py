@@ -18,7 +18,9 @@ def collect(ask, root="/", patience=1):
     ``ask``: ``host``, ``port``, and whether it speaks ``tls``. No password is here: none is tried.
     """
     there = Path(root, "etc/apt")
-    texts = [path.read_text(errors="replace") for path in (*there.glob("sources.list"), *there.glob("sources.list.d/*"))]
+    texts = [
+        path.read_text(errors="replace") for path in (*there.glob("sources.list"), *there.glob("sources.list.d/*"))
+    ]
     mirror = search(r"(?m)^[^#\n]*?(http://[^\s/]+)", "\n".join(texts))
     kind = http.client.HTTPSConnection if ask["tls"] else http.client.HTTPConnection
     connection = kind(ask["host"], int(ask["port"]), timeout=SECONDS * patience)

@@ -55,7 +55,7 @@ def index_of(root="/"):
 
 
 def _named(page):
-    """Return the wheels that a page of an index names. By its links, as pip: web servers cut what they show of a name."""
+    """Return the wheels that a page of an index names: by its links, as pip, because web servers cut what they show."""
     links = re.findall(r"""<a\s[^>]*?href\s*=\s*["']?([^"'\s>]+)""", page, re.I)
     return [urllib.parse.unquote(urllib.parse.urlsplit(unescape(link)).path.rsplit("/", 1)[-1]) for link in links]
 

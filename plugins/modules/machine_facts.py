@@ -142,7 +142,7 @@ options:
     type: dict
     default: {}
   proxy:
-    description: "Report whether the proxy at C(host) and C(port) takes a question of this machine's, without a password."
+    description: "Report whether the proxy at C(host) and C(port) takes a question that has no password."
     type: dict
     default: {}
   people:

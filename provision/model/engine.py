@@ -81,7 +81,8 @@ def packages(family: Mapping[str, list[str]], there: Collection[str], *, asked: 
     if not asked:
         return list(dict.fromkeys([*family["engine"], *family["dockers"], *family["beside"]]))
     if engine:
-        return family["beside"]
+        # All parts of the distribution's: installed without what it recommends, it lacks docker itself.
+        return [*(family["engine"] if set(family["engine"]) & set(there) else []), *family["beside"]]
     return [*(family["dockers"] if "containerd.io" in there else family["engine"]), *family["beside"]]
 
 

@@ -207,14 +207,15 @@ def test_addresses_are_found_wherever_an_inventory_has_them() -> None:
     assert addresses.first_within("nonsense", ["10.0.0.9"]) == ""
 
 
-FAMILY = {"engine": ["docker.io"], "dockers": ["docker-ce", "containerd.io"], "beside": ["apparmor"]}
+FAMILY = {"engine": ["docker.io", "docker-cli"], "dockers": ["docker-ce", "containerd.io"], "beside": ["apparmor"]}
 
 
 @pytest.mark.parametrize(
     ("there", "machine", "wanted"),
     [
-        ([], {}, ["docker.io", "docker-ce", "containerd.io", "apparmor"]),  # what it is asked about
-        ([], {"version": ""}, ["docker.io", "apparmor"]),
+        ([], {}, ["docker.io", "docker-cli", "docker-ce", "containerd.io", "apparmor"]),  # what it is asked about
+        ([], {"version": ""}, ["docker.io", "docker-cli", "apparmor"]),
+        (["docker.io"], {"version": "26.1.5"}, ["docker.io", "docker-cli", "apparmor"]),
         (["docker-ce"], {"version": "28.3.0"}, ["apparmor"]),
         (["containerd.io"], {"version": ""}, ["docker-ce", "containerd.io", "apparmor"]),
     ],

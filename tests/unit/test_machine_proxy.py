@@ -26,7 +26,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
 def test_a_proxy_is_asked_what_apt_would_ask_it(tmp_path: Path) -> None:
     (tmp_path / "etc/apt").mkdir(parents=True)
-    (tmp_path / "etc/apt/sources.list").write_text("# deb http://old/\ndeb http://mirror.site.example/debian trixie main\n")
+    (tmp_path / "etc/apt/sources.list").write_text(
+        "# deb http://old/\ndeb http://mirror.site.example/debian trixie main\n"
+    )
     with http.server.HTTPServer(("127.0.0.1", 0), Proxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         told = machine_proxy.collect({"host": "127.0.0.1", "port": server.server_port, "tls": False}, str(tmp_path))

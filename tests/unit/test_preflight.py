@@ -425,7 +425,13 @@ def test_a_firewall_is_refused_before_and_named_after() -> None:
     [
         ({"status": 301, "problem": ""}, False, "pass", "proxy.site:3128: it answers", ""),
         ({"status": 407, "problem": ""}, True, "pass", "proxy.site:3128: it asks for a password", ""),
-        ({"status": 407, "problem": ""}, False, "fail", "proxy.site:3128: it asks for a password", "USER:PASSWORD@HOST"),
+        (
+            {"status": 407, "problem": ""},
+            False,
+            "fail",
+            "proxy.site:3128: it asks for a password",
+            "USER:PASSWORD@HOST",
+        ),
         ({"status": 0, "problem": "Connection refused"}, False, "fail", "Connection refused", "correct cluster_proxy"),
     ],
 )
