@@ -20,7 +20,7 @@ _ALLOWED = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
         # Where the simulated machines' engine is.
         *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
-        # Where this computer's pip gets packages: the lab downloads wheels with it.
+        # Where this computer's pip gets packages: those of a lab's machines come from there, too.
         *("PIP_CERT", "PIP_CONFIG_FILE", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_NO_INDEX"),
         *("LD_LIBRARY_PATH",),
     }

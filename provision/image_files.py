@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 from provision import content
@@ -29,6 +30,11 @@ def texts(role: str) -> dict[str, str]:
 def sums(files: dict[str, str]) -> dict[str, str]:
     """Return the SHA-256 of each text, by the names of the files."""
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+
+
+def tag(role: str) -> str:
+    """Return the tag by which a shared registry has the image of this tree's files (``cluster_image`` writes it)."""
+    return f"of-{hashlib.sha256(json.dumps(sums(texts(role)), sort_keys=True).encode()).hexdigest()[:16]}"
 
 
 def _package(name: str) -> dict[str, str]:

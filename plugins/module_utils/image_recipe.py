@@ -49,7 +49,7 @@ class Remembered:
     def __init__(self, params):
         self.name = f"{params['pull']}/{params['name']}"
         self.recipe = params.get("recipe") or recipe_of(params)
-        # What one registry has tells nothing about another, and clusters with other registries may share the cache.
+        # What one registry has tells nothing about another, and a site may name another one.
         registry = hashlib.sha256(params["push"].encode()).hexdigest()
         self.record = (
             Path(params["cache"])

@@ -85,7 +85,7 @@ def down(name: str, json: bool) -> int:
 @_NAME
 @json_option
 def status(name: str, json: bool) -> int:
-    """Show a lab's machines, their addresses and states.
+    """Show a lab's machines, their addresses and states, and what the lab gives them.
 
     \b
     Example:
@@ -106,6 +106,8 @@ def status(name: str, json: bool) -> int:
         ]
         if rows:
             printer.table([("MACHINE", "ADDRESS", "STATE", "KIND"), *rows])
+            given = [tuple(one[key] for key in ("what", "how", "site")) for one in state["given"]]
+            printer.table([("THE LAB GIVES THEM", "HOW", "A SITE'S ADMINISTRATOR"), *given])
         printer.line(f"inventory: {state['inventory']}" if state.get("inventory") else f"there is no lab '{name}'")
     return 0
 

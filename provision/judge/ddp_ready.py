@@ -55,8 +55,7 @@ def _source(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     """Warn before anything is changed of what the build will lack; it never refuses."""
     if not wants["builds"]:
         return BEFORE.skip("source", "the image is built elsewhere")
-    told = facts.get("images") or {}
-    lacking = told["ddp"].get("lacking", "") if "ddp" in told else ""
+    lacking = images.missing(facts, "ddp", "lacking")
     return BEFORE.check(
         "source",
         Verdict.WARN if lacking else Verdict.PASS,

@@ -7,7 +7,7 @@ import hmac
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
@@ -171,6 +171,12 @@ def _login(told: LoginFacts | None, username: str, password: str) -> Check:
         source="container_images_username, container_images_password",
         cause="nobody has logged in, or the password changed",
     )
+
+
+def missing(facts: MachineFacts, image_name: str, key: Literal["lacking", "base"]) -> str:
+    """Return what the controller says of an image that it would have to build: what it lacks, or its base."""
+    told = facts.get("images") or {}
+    return told[image_name].get(key, "") if image_name in told else ""
 
 
 def image(subject: Subject, name: str, facts: MachineFacts, image_name: str, source: str) -> Check:

@@ -15,8 +15,7 @@ BEFORE = Subject("slurm_image", names=("base",), before=True)
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge the recipe's image on the controller. ``wants``: ``base``, the image that the site names, or empty."""
-    told = facts.get("images") or {}
-    base = told["slurm"].get("base", "") if "slurm" in told else ""
+    base = images.missing(facts, "slurm", "base")
     public = base and not wants["base"]
     return [
         BEFORE.check(

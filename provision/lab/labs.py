@@ -18,7 +18,7 @@ from provision import content
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
-from provision.lab import computer
+from provision.lab import computer, given
 from provision.report.progress import Progress
 from provision.runner import journal, playbooks
 from provision.runner.journal_lock import lock
@@ -111,6 +111,7 @@ def status(name: str) -> dict[str, Any]:
     """Return the lab's ``name``, its ``inventory`` (empty when there is no such lab) and its ``machines``.
 
     A machine has ``name``, ``address``, ``state`` (Docker's word: running, exited, ...), ``kind`` and ``container``.
+    ``given`` is what labs give their machines, which a site's administrator gives them otherwise.
 
     Raises:
         ClusterctlError: this computer cannot run a lab (exit code 2), or Docker could not tell (4).
@@ -119,7 +120,8 @@ def status(name: str) -> dict[str, Any]:
     _refuse_unfit()
     report = _play("lab status", name, {})
     machines = report.data.get("cluster_data", {}).get("machines", [])
-    return {"name": name, "inventory": str(inventory) if inventory.is_file() else "", "machines": machines}
+    place = str(inventory) if inventory.is_file() else ""
+    return {"name": name, "inventory": place, "machines": machines, "given": given.listed()}
 
 
 def _state() -> Path:

@@ -17,8 +17,8 @@ PROGRAMS = {
     "ssh": "openssh-client",
 }
 
-#: Where the controllers of labs write the images that they build.
-REGISTRY = "head:5001/clusterctl"
+#: What the names of the cluster's own images begin with, in each registry.
+PROJECT = "clusterctl"
 
 #: MiB of the disks' cache, per machine: packages, images and what a run writes. They grow only as they are filled.
 DISK_MIB = 6000
@@ -65,14 +65,13 @@ def machines(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dic
 
     ``settings`` has ``lab``; ``directory``, the lab's; ``base``, what the paths of the disk to start from and of its
     kernel begin with, and ``carried``, the same of a machine that was a container, by its name; ``accelerator``, kvm or
-    tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``cache``, the directory that the controller shares;
-    ``subnets``, one for each network card; ``password``, whether sudo asks for one. The controller is the first name. A
-    machine of another shape is another machine: what is fixed when it is made.
+    tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``subnets``, one for each network card; ``password``, whether
+    sudo asks for one. A machine of another shape is another machine: what is fixed when it is made.
     """
-    return {name: _machine(name, name == names[0], settings) for name in names}
+    return {name: _machine(name, settings) for name in names}
 
 
-def _machine(name: str, controller: bool, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _machine(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = [address(subnet, name) for subnet in settings["subnets"]]
     base = str(settings["carried"].get(name, settings["base"]))
     fixed = {
@@ -81,7 +80,6 @@ def _machine(name: str, controller: bool, settings: Mapping[str, Any]) -> dict[s
         "memory": int(settings["memory"]),
         "gpus": int(settings["gpus"]) if name.startswith("node") else 0,
         "password": bool(settings["password"]),
-        "cache": str(settings["cache"]) if controller else "",
     }
     return {
         "shape": hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12],
@@ -115,11 +113,9 @@ def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any], b
         # Its end at this computer goes when QEMU ends, by whatever cause.
         command += ["-netdev", f"tap,id=eth{card},script={home}/attach-eth{card},downscript=no"]
         command += ["-device", f"virtio-net-pci,netdev=eth{card},mac={mac(lab, name, card)},romfile="]
-    # Of the lab's keys, those that its machines may see. The cache keeps owners and modes: all labs share it.
-    shares = [("given", f"{settings['directory']}/given", "none,readonly=on")]
-    shares += [("cache", fixed["cache"], "passthrough,multidevs=remap")] if fixed["cache"] else []
-    for tag, path, model in shares:
-        command += ["-virtfs", f"local,path={path},mount_tag={tag},security_model={model}"]
+    # Of the lab's keys, those that its machines may see.
+    given = f"path={settings['directory']}/given,mount_tag=given,security_model=none,readonly=on"
+    command += ["-virtfs", f"local,{given}"]
     command += ["-device", "virtio-rng-pci", "-device", "virtio-balloon-pci,free-page-reporting=on"]
     command += ["-chardev", f"file,id=console,path={home}/{name}/console.log,append=on", "-serial", "chardev:console"]
     return command
@@ -133,38 +129,29 @@ def _kernel_words(name: str, fixed: Mapping[str, Any], settings: Mapping[str, An
         gateway = str(network[1]) if card == 0 else ""
         words.append(f"ip={own}::{gateway}:{network.netmask}::eth{card}:off")
     words.append(f"lab.gpus={fixed['gpus']}")
-    if fixed["cache"]:
-        words.append("lab.cache=/var/cache/clusterctl")
     return " ".join(words)
 
 
-def images(records: Mapping[str, str], ours: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return, as name@digest, what the labs' own registry keeps that machines are to have from the start.
+def images(tags: Mapping[str, Mapping[str, str]], ours: Mapping[str, str]) -> list[str]:
+    """Return, as name@digest, what the labs' registry keeps that machines are to have from the start.
 
-    Of several by one name it is the newest of those that are built from ``ours``, the hashes of this tree's files by
-    the images' names: trees share a cache. Without one it is the newest of all, of which most layers are the same.
+    ``tags`` are the digests by name and tag, the newest tag last, and ``ours`` the tag of what is built from this tree,
+    by name: trees share a cache. Without that one it is the newest, of which most layers are the same.
 
-    ``records`` are the texts that the role container_images leaves in the cache, by their files' names. Slurm's image
-    is the first, because its podman puts the others into their store; without it there are none. Images of jobs, which
-    job_images leaves beside them, are each site's own.
+    Slurm's image is the first, because its podman puts the others into their store; without it there are none.
     """
-    found: dict[str, tuple[bool, str, str]] = {}
-    for file, text in records.items():
-        name, record = file.rsplit("/", 1)[-1].split("-", 1)[0], json.loads(text)
-        if not name.startswith("jobs%") and record["registry"] == REGISTRY:
-            own = name in ours and record.get("sums") == ours[name]
-            found[name] = max(found.get(name, (False, "", "")), (own, record["built"], record["digest"]))
-    names = ["slurm", *sorted(found.keys() - {"slurm"})] if "slurm" in found else []
-    return [f"{name}@{found[name][2]}" for name in names]
+    names = sorted(tags, key=lambda name: (name != "slurm", name)) if "slurm" in tags else []
+    return [f"{name}@{tags[name].get(ours.get(name, ''), list(tags[name].values())[-1])}" for name in names]
 
 
 def address(subnet: str, name: str) -> str:
     """Return the address of a lab's machine: its name alone says it, so that a lab that grows moves nobody.
 
-    The controller is .10 of the first 256, compute machine n .10+n, login machine n .100+n, and a site's gate .3.
+    The controller is .10 of the first 256, compute machine n .10+n, login machine n .100+n, the depot .2, and a site's
+    gate .3.
     """
     kind, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return str(IPv4Network(subnet)[{"login": 100, "gate": 3}.get(kind, 10) + int(number or 0)])
+    return str(IPv4Network(subnet)[{"depot": 2, "gate": 3, "login": 100}.get(kind, 10) + int(number or 0)])
 
 
 def identity(lab: str, machine: str) -> str:

@@ -47,13 +47,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def torch_python() -> Path:
     """An interpreter that has PyTorch, of the release that the lab's image gets; made once and kept in the cache."""
     defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
-    wanted = [str(word) for word in defaults["lab_machines_wheels"]]
+    wanted = [str(word) for word in defaults["lab_machines_packages"]]
     home = labs.cache() / "tests" / f"{'-'.join(wanted)}-{sys.implementation.cache_tag}"
     if not (home / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        downloaded = labs.cache() / "wheels"
-        wheels = ["--find-links", str(downloaded)] if downloaded.is_dir() else []
-        subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wheels, *wanted], check=True)
+        subprocess.run([str(home / "bin" / "pip"), "install", "--quiet", *wanted], check=True)
         (home / "complete").touch()
     return home / "bin" / "python"
 

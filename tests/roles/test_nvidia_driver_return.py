@@ -16,6 +16,8 @@ import yaml
 from provision import content
 from provision.ansible_env import clean_environment
 
+pytestmark = pytest.mark.slow
+
 HOST = "ansible_connection=local ansible_become=false ansible_python_interpreter={python}"
 REASON = "clusterctl: nvidia driver"
 

@@ -302,7 +302,7 @@ def test_a_provision_waits_for_no_verify_but_is_turned_away_by_name(site: Path) 
     assert not list(site.glob("made-*"))
 
 
-@pytest.mark.parametrize("what", ["the command", "Ansible"])
+@pytest.mark.parametrize("what", ["the command", pytest.param("Ansible", marks=pytest.mark.slow)])
 def test_a_verify_that_is_killed_is_no_pass_and_the_status_says_so(site: Path, what: str) -> None:
     stages_in(site, verify=PASSES + HOLD, status=STATUS)
     judging = start(site, ["verify", "inventory.ini", "--json"])

@@ -24,7 +24,7 @@ Dumped = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dumped]:
-    """Let inventories be read in forks of one process; ``test_inventory.py`` compares."""
+    """Let inventories be read in forks of one process."""
     place = tmp_path_factory.mktemp("inventories")
     out, err = place / "out", place / "err"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from machines import plugin
 
-for part in ("site_network", "debian_mirror", "wheels", "image_registry", "image_recipe"):
+for part in ("site_network", "debian_mirror", "wheels", "image_registry", "image_recipe", "skopeo"):
     plugin(f"plugins/module_utils/{part}.py", f"ansible.module_utils.{part}")
 module = plugin("roles/container_images/library/cluster_image.py")
 
@@ -64,6 +64,7 @@ def image(cache: Path, **other: Any) -> Any:
             "push": "head:5001/clusterctl",
             "pull": "head:5000/clusterctl",
             "cache": str(cache),
+            "shared": "",
             **other,
         }
     )
@@ -149,3 +150,52 @@ def test_what_cannot_be_had_is_said(machine: Path, what: str) -> None:
 
     with pytest.raises(module.BuildError, match="docker failed with 1"):
         image(machine, packages=["torch"], **({"from": "harbor.site/debian"} if what == "pull" else {})).build()
+
+
+#: Reads or writes what clusters share where a file of that name is beside it; any other registry is the cluster's own.
+SKOPEO = f"""\
+#!/bin/sh
+here=$(dirname "$0")
+echo "$*" >>"$here/copied"
+case "$*" in *"docker://shared.site/all/"*" docker://"*) way=read ;; *) way=write ;; esac
+[ -e "$here/$way" ] || {{ echo 'time="x" level=fatal msg="shared.site: no route to host"'; exit 1; }}
+for word; do case $word in --digestfile=*) printf %s "sha256:{"d" * 64}" >"${{word#*=}}" ;; esac; done
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "digest", "copied", "warned"),
+    [
+        (["read"], f"sha256:{'d' * 64}", ["{shared} {own}"], []),
+        (["write"], DIGEST, ["{shared} {own}", "{own} {shared}", "{own} {sums}"], []),
+        ([], DIGEST, ["{shared} {own}", "{own} {shared}"], ["shared.site: no route to host. Fix: "]),
+        (None, DIGEST, [], ["skopeo: No such file or directory. Fix: "]),
+    ],
+)
+def test_an_image_that_clusters_share_is_copied_else_built_and_shared_where_that_is_possible(
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[str] | None,
+    digest: str,
+    copied: list[str],
+    warned: list[str],
+) -> None:
+    monkeypatch.setenv("PATH", f"{machine}:/bin")
+    for way in answers or ():
+        (machine / way).touch()
+    if answers is not None:
+        (machine / "skopeo").write_text(SKOPEO)
+        (machine / "skopeo").chmod(0o755)
+    one, warnings = image(machine, shared="shared.site/all"), []
+
+    assert one.make(warnings.append) == digest == one.built()
+
+    names = {place: f"docker://{at}/slurm:{one.recipe[:16]}" for place, at in PLACES.items()}
+    names["sums"] = f"docker://shared.site/all/slurm:{module.checksums.tag(module.checksums.sums(one.params['files']))}"
+    said = (machine / "copied").read_text().splitlines() if answers is not None else []
+    assert [" ".join(line.split()[-2:]) for line in said] == [way.format(**names) for way in copied]
+    assert [all(part in text for part in warned) for text in warnings] == [True] * len(warned)
+    assert (machine / "calls").exists() == (digest == DIGEST)
+
+
+PLACES = {"shared": "shared.site/all", "own": "head:5001/clusterctl"}

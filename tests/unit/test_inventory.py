@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -361,20 +361,6 @@ def test_our_loader_and_ansibles_own_program_agree_on_every_variable(tmp_path: P
     ours = loader.load(tmp_path / "inventory.ini")
     for host, expected in json.loads(theirs.stdout)["_meta"]["hostvars"].items():
         assert {"ansible_local": {}, **ours.hostvars[host]} == expected, host
-
-
-@pytest.mark.parametrize(
-    "text",
-    [SMALL, "[slurm_compute\nnode1\n", '[a]\nnode1 x=\'{{ lookup("pipe", "id") }}\'\n'],
-    ids=("good", "bad", "odd"),
-)
-def test_other_tests_read_inventories_in_forks_and_are_told_the_same(
-    small: Path, text: str, forked_loader: Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
-) -> None:
-    small.write_text(text)
-    for words in (["--list", "-i", str(small)], ["--list", "-i", str(small), "--limit", "node[1:2],!node2"]):
-        ours, theirs = DUMPED(words), forked_loader(words)
-        assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
 
 
 @pytest.mark.parametrize("mark", ["#", "; "])

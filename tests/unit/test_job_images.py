@@ -20,8 +20,8 @@ from provision.model.checks import Check, Verdict
 from provision.model.facts import facts_from
 from provision.model.job_images import JobImage
 
-plugin("plugins/module_utils/image_registry.py", "ansible.module_utils.image_registry")
-plugin("plugins/module_utils/image_recipe.py", "ansible.module_utils.image_recipe")
+for part in ("site_network", "debian_mirror", "wheels", "image_registry", "image_recipe"):
+    plugin(f"plugins/module_utils/{part}.py", f"ansible.module_utils.{part}")
 image_store = plugin("plugins/module_utils/image_store.py", "ansible.module_utils.image_store")
 sources = plugin("plugins/module_utils/job_image_sources.py", "ansible.module_utils.job_image_sources")
 store_users = plugin("plugins/module_utils/store_users.py", "ansible.module_utils.store_users")

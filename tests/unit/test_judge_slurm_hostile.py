@@ -89,6 +89,7 @@ def test_text_that_is_no_document_is_judged(text: str) -> None:
     held(all_checks(machine(containers=text, slurmd=text, devices=text), controller(nodes=text, partitions=text)))
 
 
+@pytest.mark.slow
 def test_fifty_megabytes_are_not_read() -> None:
     huge = "{" + " " * 50_000_000 + "}"
 

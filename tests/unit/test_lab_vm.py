@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ FIT = {"architecture": "x86_64", "missing": [], "tap": True, "available": 20000,
 
 lab_vms = plugin("roles/lab_machines/library/lab_vms.py")
 lab_state = plugin("roles/lab_machines/library/lab_state.py")
+lab_machines = plugin("roles/lab_machines/filter_plugins/lab_machines.py")
+checksums = plugin("plugins/module_utils/checksums.py", "ansible.module_utils.checksums")
 
 
 def settings(**changes: Any) -> dict[str, Any]:
@@ -38,7 +41,6 @@ def settings(**changes: Any) -> dict[str, Any]:
         "cpus": 2,
         "memory": 4096,
         "gpus": 2,
-        "cache": "/cache",
         "subnets": ["172.18.0.0/16", "172.19.0.0/16"],
         "password": False,
         **changes,
@@ -90,13 +92,12 @@ def test_machines_that_run_already_need_no_more_memory(monkeypatch: pytest.Monke
     assert computer.unfit("a", tmp_path, 4, 4096) is not None
 
 
-def test_the_controller_alone_shares_the_cache_and_has_no_gpu() -> None:
+def test_machines_share_nothing_that_they_could_write_and_the_controller_has_no_gpu() -> None:
     made = vm.machines(NAMES, settings())
 
     shares = {name: after(machine["command"], "-virtfs") for name, machine in made.items()}
     words = {name: after(machine["command"], "-append")[0].split() for name, machine in made.items()}
-    assert [name for name in NAMES if any("mount_tag=cache" in share for share in shares[name])] == ["head"]
-    assert all("readonly=on" in share for name in NAMES for share in shares[name] if "mount_tag=cache" not in share)
+    assert all("readonly=on" in share for name in NAMES for share in shares[name])
     assert [next(w for w in words[name] if w.startswith("lab.gpus")) for name in NAMES] == [
         "lab.gpus=0",
         "lab.gpus=2",
@@ -302,35 +303,27 @@ def test_a_machine_does_not_carry_the_mark_of_the_run_that_started_it(
     assert b"CLUSTERCTL_RUN=" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def record(built: str, digest: str, registry: str = vm.REGISTRY, **more: Any) -> str:
-    """Return what the role container_images leaves in the cache about an image."""
-    return json.dumps({"built": built, "digest": digest, "registry": registry, **more})
+def test_machines_get_this_trees_images_else_the_newest_with_slurms_first() -> None:
+    tags = {"slurm": {"1": "sha256:1", "of-ours": "sha256:ours", "3": "sha256:3"}, "ddp": {"1": "sha256:d"}}
+
+    assert vm.images(tags, {}) == ["slurm@sha256:3", "ddp@sha256:d"]
+    assert vm.images(tags, {"slurm": "of-ours", "ddp": "of-none"}) == ["slurm@sha256:ours", "ddp@sha256:d"]
 
 
-def test_machines_get_the_newest_images_of_the_labs_registry_with_slurms_first() -> None:
-    records = {
-        "/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d"),
-        "/cache/images/slurm-1-a.json": record("2026-01-01T00:00:00Z", "sha256:old"),
-        "/cache/images/slurm-2-a.json": record("2026-01-03T00:00:00Z", "sha256:new"),
-        "/cache/images/slurm-2-b.json": record("2026-01-04T00:00:00Z", "sha256:other", "registry.site.example/cluster"),
-    }
+def test_images_are_found_in_the_registrys_directory_by_the_tag_that_the_module_gives_them(tmp_path: Path) -> None:
+    files = image_files.texts("slurm_image")
+    project = tmp_path / "docker/registry/v2/repositories/clusterctl"
+    for age, tag in enumerate(("newest", checksums.tag(checksums.sums(files)), "oldest")):
+        link = project / "slurm/_manifests/tags" / tag / "current/link"
+        link.parent.mkdir(parents=True)
+        link.write_text(f"sha256:{age}")
+        os.utime(link, (1000 - age, 1000 - age))
+    (project / "jobs/mine/_manifests/tags").mkdir(parents=True)
 
-    # What a site's jobs run in is remembered there, too, in its own words.
-    records["/cache/images/jobs%lab%mine-4-a.json"] = json.dumps({"digest": "sha256:j", "recipe": "4"})
-
-    assert vm.images(records, {}) == ["slurm@sha256:new", "ddp@sha256:d"]
-
-
-def test_where_trees_share_a_cache_machines_get_the_images_of_this_one() -> None:
-    records = {
-        "/cache/images/slurm-1-a.json": record("2026-01-01T00:00:00Z", "sha256:before", sums={"Dockerfile": "ours"}),
-        "/cache/images/slurm-2-a.json": record("2026-01-02T00:00:00Z", "sha256:ours", sums={"Dockerfile": "ours"}),
-        "/cache/images/slurm-3-a.json": record("2026-01-03T00:00:00Z", "sha256:others", sums={"Dockerfile": "theirs"}),
-        "/cache/images/slurm-4-a.json": record("2026-01-04T00:00:00Z", "sha256:silent"),
-    }
-
-    assert vm.images(records, {"slurm": {"Dockerfile": "ours"}}) == ["slurm@sha256:ours"]
-    assert vm.images(records, {"slurm": {"Dockerfile": "new"}}) == ["slurm@sha256:silent"]
+    assert lab_machines.lab_images(tmp_path) == ["slurm@sha256:1"]
+    shutil.rmtree(link.parents[2] / checksums.tag(checksums.sums(files)))
+    assert lab_machines.lab_images(tmp_path) == ["slurm@sha256:0"]
+    assert lab_machines.lab_images(tmp_path / "empty") == []
 
 
 def test_every_image_of_the_cluster_is_known_by_the_files_of_this_tree() -> None:
@@ -342,7 +335,7 @@ def test_every_image_of_the_cluster_is_known_by_the_files_of_this_tree() -> None
 
 
 def test_without_slurms_image_there_is_nothing_to_unpack_others_with() -> None:
-    assert vm.images({"/cache/images/ddp-1-a.json": record("2026-01-02T00:00:00Z", "sha256:d")}, {}) == []
+    assert vm.images({"ddp": {"1": "sha256:d"}}, {}) == []
     assert vm.images({}, {}) == []
 
 

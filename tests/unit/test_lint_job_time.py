@@ -120,6 +120,7 @@ def calls(form: str, times: int) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", TEXTS)
 def test_a_script_is_read_in_a_time_that_grows_as_it_does(form: str) -> None:
     assert calls(form, 800) < 3 * calls(form, 400)

@@ -235,6 +235,7 @@ def without_a_row(rows: tuple[Row, ...]) -> list[str]:
 ROWS = (*(row for batch in BATCHES for row in (*batch.verified, *batch.rows)), *REFUSED)
 
 
+@pytest.mark.slow
 def test_whatever_is_managed_or_judged_is_in_a_row() -> None:
     assert without_a_row(ROWS) == []
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils import checksums, debian_mirror, image_recipe, image_registry, site_network, telling
+from ansible.module_utils import checksums, debian_mirror, image_recipe, image_registry, site_network, skopeo, telling
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
@@ -30,6 +30,7 @@ module: cluster_image
 short_description: Have an image of this recipe in the registry
 description:
   - Builds an image and pushes it, unless the registry already has the image of the very same recipe.
+  - Of a registry that several clusters share, the image of this recipe is copied; what is built is put there.
   - What was built is remembered by digest in C(cache)/images, so that nobody who can write to a registry's tags can
     make machines run something else.
 options:
@@ -55,6 +56,7 @@ options:
   push: {type: str, required: true, description: Where images are written, as the beginning of a name.}
   pull: {type: str, required: true, description: Where images are read, as the beginning of a name.}
   cache: {type: path, required: true, description: Where what was built is remembered.}
+  shared: {type: str, default: "", description: Where several clusters share images, as the beginning of a name.}
 """
 
 RETURN = """
@@ -100,9 +102,12 @@ class Image(image_recipe.Remembered):
     def _base(self):
         """Return the name of an image to start from, made from packages if there is none yet."""
         if named := debian_mirror.base(self.params):
-            # What is here already may have been loaded by hand, and need not be to be had anywhere.
-            if subprocess.run(["docker", "image", "inspect", named], capture_output=True).returncode:
+            try:
                 self._run(["docker", "pull", named], telling.Layers(), f"base {named}")
+            except BuildError:
+                # What is here may have been loaded by hand, and need not be to be had anywhere.
+                if subprocess.run(["docker", "image", "inspect", named], capture_output=True).returncode:
+                    raise
             return named
         suite, lines = self.params["suite"], debian_mirror.sources(self.params["suite"], self.params["mirror"])
         tag = hashlib.sha256("\n".join([str(self.params["revision"]), *lines]).encode()).hexdigest()[:16]
@@ -167,14 +172,69 @@ class Image(image_recipe.Remembered):
                 archive.add(path, arcname=name, filter=visible)
         stream.seek(0)
 
+    def _named(self, registry, tag=""):
+        return f"{registry}/{self.params['name']}:{tag or self.recipe[:16]}"
+
+    def _copied(self, source, target, what):
+        """Copy an image between registries, as it is; return its digest, or nothing and why not."""
+        with tempfile.NamedTemporaryFile("r", encoding="ascii") as digest:
+            command = [*skopeo.COMMAND, "--command-timeout=30m", "copy", f"--digestfile={digest.name}"]
+            try:
+                code, said = telling.follow(
+                    [*command, f"docker://{source}", f"docker://{target}"],
+                    lambda line: line.strip()[:28] if line.startswith("Copying ") else "",
+                    f"image {self.params['name']}: {what}",
+                    environment={"LC_ALL": "C.UTF-8", **self.proxies},
+                )
+            except OSError as error:
+                return "", f"skopeo: {error.strerror}"
+            return ("", skopeo.last(said)) if code else (digest.read().strip(), "")
+
+    def _remember(self, digest, base):
+        facts = {
+            "digest": digest,
+            "registry": self.params["push"],
+            "recipe": self.recipe,
+            "base": base,
+            "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        self.record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        new = self.record.with_suffix(".new")
+        new.write_text(json.dumps(facts), encoding="utf-8")
+        new.replace(self.record)
+        return digest
+
+    def make(self, warn):
+        """Copy the image from where clusters share theirs, else build it and share it; return the digest.
+
+        Raises:
+            BuildError: as ``build`` does. That nothing could be shared is a warning.
+        """
+        shared = self.params["shared"]
+        if not shared:
+            return self.build()
+        digest, _ = self._copied(self._named(shared), self._named(self.params["push"]), f"copy from {shared}")
+        if digest:
+            return self._remember(digest, shared)
+        digest = self.build()
+        # By the second tag who has the role's files finds the image without an inventory.
+        for tag in (self.recipe[:16], checksums.tag(checksums.sums(self.params["files"]))):
+            _, problem = self._copied(self._named(self.params["push"]), self._named(shared, tag), f"copy to {shared}")
+            if problem:
+                warn(
+                    f"container_images_shared: {self._named(shared, tag)} could not be written: {problem}. Fix: let"
+                    " the controller write there (docker login), or take the variable out"
+                )
+                break
+        return digest
+
     def build(self):
         """Build, push, remember, and return the digest.
 
         Raises:
             BuildError: a step did not succeed; nothing is remembered then, and the next run starts over.
         """
-        self.record.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        tag = f"{self.params['push']}/{self.params['name']}:{self.recipe[:16]}"
+        tag = self._named(self.params["push"])
         base = self._base()
         arguments = {"BASE": base, **self.params["arguments"]}
         flags = [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
@@ -199,19 +259,7 @@ class Image(image_recipe.Remembered):
         found = re.search(r"digest: (sha256:[0-9a-f]{64})", pushed)
         if not found:
             raise BuildError("\n".join(["the registry named no digest", *self.log[-10:]]))
-        facts = {
-            "digest": found[1],
-            "registry": self.params["push"],
-            "recipe": self.recipe,
-            # By these another reader knows whether it is of the same tree (provision.lab.vm).
-            "sums": checksums.sums(self.params["files"]),
-            "base": base,
-            "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        new = self.record.with_suffix(".new")
-        new.write_text(json.dumps(facts), encoding="utf-8")
-        new.replace(self.record)
-        return found[1]
+        return self._remember(found[1], base)
 
 
 def main():
@@ -231,6 +279,7 @@ def main():
             "push": {"type": "str", "required": True},
             "pull": {"type": "str", "required": True},
             "cache": {"type": "path", "required": True},
+            "shared": {"type": "str", "default": ""},
         },
         required_one_of=[("suite", "base")],
     )
@@ -239,12 +288,14 @@ def main():
         image = Image(module.params)
         digest = image.known()
         if digest is None:
-            with (Path(module.params["cache"]) / "images.lock").open("w", encoding="utf-8") as lock:
-                # Several clusters may share a cache: whoever comes second finds the image built.
+            cache = Path(module.params["cache"])
+            cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with (cache / "images.lock").open("w", encoding="utf-8") as lock:
+                # Nobody collects what is only half there, and who comes second finds the image built.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 digest = image.known()
                 if digest is None:
-                    digest, changed = image.build(), True
+                    digest, changed = image.make(module.warn), True
     except (BuildError, image_registry.RegistryError, OSError) as error:
         module.fail_json(msg=f"image {module.params['name']}: {error}")
     module.exit_json(changed=changed, reference=image.reference(digest))

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from provision import image_files
-from provision.lab import vm
+from provision.lab import given, vm
 
 
 def lab_addresses(names, subnet):
@@ -13,10 +15,23 @@ def lab_addresses(names, subnet):
     return {str(name): vm.address(str(subnet), str(name)) for name in names}
 
 
-def lab_images(paths, texts):
+def lab_images(registry):
     """Return the images that virtual machines are to have from the start: this tree's, where they have been built."""
-    ours = {name: image_files.sums(image_files.texts(role)) for name, role in image_files.ROLES.items()}
-    return vm.images(dict(zip(map(str, paths), map(str, texts), strict=True)), ours)
+    place = Path(str(registry)) / "docker/registry/v2/repositories" / vm.PROJECT
+    links: dict[str, dict[str, str]] = {}
+    for link in sorted(place.glob("*/_manifests/tags/*/current/link"), key=lambda path: path.stat().st_mtime):
+        links.setdefault(link.parts[-6], {})[link.parts[-3]] = link.read_text(encoding="ascii").strip()
+    return vm.images(links, {name: image_files.tag(role) for name, role in image_files.ROLES.items()})
+
+
+def lab_pip(told, depot):
+    """Return C(conf), the machines' pip.conf, and C(volumes), the directories of wheels that the depot serves."""
+    settings = given.pip_settings(str(told))
+    paths = [word.removeprefix("file://") for word in settings.get("find-links", [])]
+    places = [path for path in paths if path.startswith("/") and Path(path).is_dir()]
+    wheels = [f"https://{depot}/{number}/" for number in range(len(places))]
+    volumes = [f"{place}:/srv/wheels/{number}:ro" for number, place in enumerate(places)]
+    return {"conf": given.pip_conf(settings, wheels), "volumes": volumes}
 
 
 def lab_virtual_machines(names, virtual, settings):
@@ -33,5 +48,6 @@ class FilterModule:
         return {
             "lab_addresses": lab_addresses,
             "lab_images": lab_images,
+            "lab_pip": lab_pip,
             "lab_virtual_machines": lab_virtual_machines,
         }

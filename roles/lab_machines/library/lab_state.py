@@ -53,6 +53,8 @@ def machines_of(inspected):
     """Return the machines that C(docker inspect) described."""
     found = []
     for container in inspected:
+        if container["Config"]["Labels"].get("clusterctl.machine") == "depot":
+            continue
         networks = container["NetworkSettings"]["Networks"]
         assigned = [
             network.get("IPAddress") or (network.get("IPAMConfig") or {}).get("IPv4Address", "")

@@ -45,7 +45,18 @@ def test_a_machine_is_a_machine_to_what_runs_on_it(small_lab: labs.Lab) -> None:
         assert told.split() == ["running", machine, "overlay2"]
         # As Debian's installer leaves it.
         assert re.search(rf"127\.0\.1\.1\s+{machine}", small_lab.root(machine, "cat /etc/hosts"))
-    assert small_lab.root("head", "ls -d /var/cache/clusterctl/lab")
+
+
+def test_a_machine_has_of_this_computer_its_control_groups_name_servers_keys_and_home_and_no_cache(
+    small_lab: labs.Lab,
+) -> None:
+    for machine in small_lab.machines:
+        mounts = {one["Destination"] for one in small_lab.inspect(machine)["Mounts"] if one["Type"] == "bind"}
+
+        assert mounts == {
+            *("/sys/fs/cgroup", "/etc/clusterctl-lab", "/home"),
+            "/usr/local/lib/clusterctl-lab/resolv.conf",
+        }
 
 
 def test_a_machine_that_lets_nobody_in_is_missed_by_the_labs_own_proof(small_lab: labs.Lab, tmp_path: Path) -> None:
