@@ -13,7 +13,7 @@ INVENTORY := $(STATE)/labs/$(LAB)/inventory.ini
 # Python kept: where a caller has that switched off, each process of pytest would compile all tests anew.
 RUN := env -u ANSIBLE_CONFIG -u ANSIBLE_HOST_KEY_CHECKING -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/$(BIN):$$PATH"
 # The lanes of 'make test-all', each by name; tests/lanes.py says what they are.
-LANES := machines training repair slurm containers molecule virtual slow
+LANES := machines site training repair slurm containers molecule virtual slow
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

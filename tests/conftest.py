@@ -48,15 +48,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.when == "call" and report.passed:
         for marker in item.iter_markers("proves"):
-            kind, system = _tried_on(item, marker.kwargs.get("on", ""))
+            kind, system = _tried_on(item, marker.kwargs.get("on", ""), marker.kwargs.get("machine", "head"))
             for row in marker.args:
                 support.note(row, system, kind, item.nodeid)
     return report
 
 
-def _tried_on(item: pytest.Item, rendered_for: str) -> tuple[str, str]:
-    """Return the kind and the system of a test's machines; they are asked, not believed."""
+def _tried_on(item: pytest.Item, rendered_for: str, machine: str) -> tuple[str, str]:
+    """Return the kind and the system of a test's machines; the one that is named is asked, not believed."""
     if rendered_for:
         return "rendered", rendered_for
     lab = next(value for value in getattr(item, "funcargs", {}).values() if hasattr(value, "machines"))
-    return getattr(lab, "kind", "container"), support.system_of(lab.root("head", "cat /etc/os-release"))
+    return getattr(lab, "kind", "container"), support.system_of(lab.root(machine, "cat /etc/os-release"))

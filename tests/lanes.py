@@ -80,6 +80,7 @@ REST = {
     "slurm": Lane(("tests/lab/slurm",), lab=True, minutes=120),
     "containers": Lane(("tests/lab/containers",), lab=True, minutes=120),
     "machines": Lane(("tests/lab/machines",)),
+    "site": Lane(("tests/lab/site",)),
     "training": Lane(("tests/training",)),
     # slurm_image builds Slurm's image for another registry, packages and all.
     "molecule": Lane(
@@ -118,8 +119,8 @@ TOUCHES = (
     ("roles/rdma_*", "molecule"),
     ("roles/gpudirect_*", "molecule"),
     ("molecule/*", "molecule"),
-    ("roles/lab_machines/*", "machines virtual"),
-    ("provision/lab/*", "machines virtual"),
+    ("roles/lab_machines/*", "machines virtual site"),
+    ("provision/lab/*", "machines virtual site"),
     ("provision/ssh/*", "machines"),
     *((f"{place}/*", name) for name, lane in REST.items() for place in lane.tests if name != "slow"),
 )

@@ -30,25 +30,35 @@ def lab() -> None:
     help="Containers, virtual machines with their own kernel, or such nodes beside a controller that is a container."
     " Default: what the lab is made of, else containers.",
 )
+@click.option(
+    "--site",
+    is_flag=True,
+    help="Containers as vendors and a site leave machines: a proxy as the only way out, a firewall, SSH at port 2222,"
+    " sudo with a password, Debian 13 beside 12, an engine that is in use.",
+)
 @json_option
-def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, json: bool) -> int:
+def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, site: bool, json: bool) -> int:
     """Make a lab, or complete one; print its inventory.
 
     \b
     Examples:
         clusterctl lab up --nodes 2 --gpus 2
         clusterctl lab up vms --kind vm
+        clusterctl lab up site --site
     """
     from provision.cli.flow import print_json
     from provision.lab import labs
 
-    inventory = labs.up(name, nodes=nodes, gpus=gpus, login=login, kind=kind or "")
+    if site and kind not in (None, "container"):
+        raise click.UsageError("--site makes containers: leave --kind out")
+    inventory = labs.up(name, nodes=nodes, gpus=gpus, login=login, kind=kind or "", site=site)
     if json:
         made = {"name": name, "kind": labs.recorded_kind(name), "inventory": str(inventory)}
         print_json({"schema": "clusterctl/lab-up/1", "command": "lab up", "exit_code": 0, **made})
     else:
         click.echo(f"{inventory}")
-        click.echo(f"next: clusterctl provision {inventory}", err=True)
+        asked = " -K    # what sudo asks for is: site" if labs.is_site(name) else ""
+        click.echo(f"next: clusterctl provision {inventory}{asked}", err=True)
     return 0
 
 

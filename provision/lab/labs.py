@@ -45,17 +45,24 @@ def directory(name: str) -> Path:
     return _state() / "labs" / name
 
 
-def up(name: str, *, nodes: int = 2, gpus: int = 2, login: int = 0, kind: str = "") -> Path:
+def up(name: str, *, nodes: int = 2, gpus: int = 2, login: int = 0, kind: str = "", site: bool = False) -> Path:
     """Make a lab of one controller, ``nodes`` compute machines with ``gpus`` simulated GPUs, and ``login`` for logins.
 
-    A lab that is there is completed or changed, not made anew, and without a ``kind`` keeps its own. Returns the
-    inventory that describes it.
+    A lab that is there is completed or changed, not made anew, and without a ``kind`` keeps its own. ``site``: its
+    machines are as a site leaves them. Returns the inventory that describes it.
 
     Raises:
         ClusterctlError: this computer cannot run a lab (exit code 2), or making it failed (4).
     """
     home = directory(name)
+    if site != is_site(name) and (home / "lab.yml").exists():
+        # Without --site it stays one.
+        if site:
+            raise ClusterctlError(f"lab '{name}' is there and no site", fix=f"clusterctl lab down {name}")
+        site = True
     kind = kind or recorded_kind(name)
+    if site and kind != "container":
+        raise ClusterctlError("the machines of a site are containers", fix="leave --kind out")
     _refuse_unfit()
     if kind != "container":
         defaults = yaml.safe_load((content.ROOT / "roles/lab_machines/defaults/main.yml").read_text(encoding="utf-8"))
@@ -65,18 +72,27 @@ def up(name: str, *, nodes: int = 2, gpus: int = 2, login: int = 0, kind: str = 
         if wrong:
             raise ClusterctlError(wrong[0], fix=wrong[1])
     machines = {"lab_machines_compute": nodes, "lab_machines_login": login, "lab_machines_gpus": gpus}
-    _play("lab up", name, {**machines, "lab_machines_kind": kind})
+    _play("lab up", name, {**machines, "lab_machines_kind": kind, "lab_machines_site": site})
     return home / "inventory.ini"
 
 
 def recorded_kind(name: str) -> str:
     """Return what the machines of the lab are, as ``lab up`` wrote it down; containers where it is not there."""
+    kind = _recorded(name).get("kind")
+    return kind if kind in KINDS else KINDS[0]
+
+
+def is_site(name: str) -> bool:
+    """Tell whether the lab was made with machines as a site leaves them."""
+    return _recorded(name).get("site") is True
+
+
+def _recorded(name: str) -> dict[str, Any]:
     try:
         described = yaml.safe_load((directory(name) / "lab.yml").read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
-        described = None
-    kind = described.get("kind") if isinstance(described, dict) else None
-    return kind if kind in KINDS else KINDS[0]
+        return {}
+    return described if isinstance(described, dict) else {}
 
 
 def down(name: str) -> None:

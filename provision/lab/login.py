@@ -22,19 +22,18 @@ def command(name: str, target: str, words: Sequence[str]) -> list[str]:
     if not (home / "inventory.ini").exists():
         raise ClusterctlError(f"there is no lab '{name}'", fix=f"make it: clusterctl lab up {name}")
     user, _, machine = target.rpartition("@")
-    addresses = {
-        host: str(own["ansible_host"])
-        for host, own in loader.load(home / "inventory.ini").hostvars.items()
-        if "ansible_host" in own
+    machines = {
+        host: own for host, own in loader.load(home / "inventory.ini").hostvars.items() if "ansible_host" in own
     }
-    if machine not in addresses:
+    if machine not in machines:
         raise ClusterctlError(
-            f"lab '{name}' has no machine '{machine}'", fix=f"name one of {', '.join(addresses)}, as ada@head"
+            f"lab '{name}' has no machine '{machine}'", fix=f"name one of {', '.join(machines)}, as ada@head"
         )
     options = ("IdentitiesOnly=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={home / 'known_hosts'}")
     return [
         *("ssh", "-F", "none", "-i", str(home / "id_ed25519")),
         *(word for option in options for word in ("-o", option)),
-        f"{user or ADMIN}@{addresses[machine]}",
+        *("-p", str(machines[machine].get("ansible_port", 22))),
+        f"{user or ADMIN}@{machines[machine]['ansible_host']}",
         *words,
     ]

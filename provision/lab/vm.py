@@ -147,10 +147,11 @@ def images(tags: Mapping[str, Mapping[str, str]], ours: Mapping[str, str]) -> li
 def address(subnet: str, name: str) -> str:
     """Return the address of a lab's machine: its name alone says it, so that a lab that grows moves nobody.
 
-    The controller is .10 of the first 256, compute machine n is .10+n, login machine n is .100+n, the depot .2.
+    The controller is .10 of the first 256, compute machine n .10+n, login machine n .100+n, the depot .2, and a site's
+    gate .3.
     """
     kind, number = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return str(IPv4Network(subnet)[{"depot": 2, "login": 100}.get(kind, 10) + int(number or 0)])
+    return str(IPv4Network(subnet)[{"depot": 2, "gate": 3, "login": 100}.get(kind, 10) + int(number or 0)])
 
 
 def identity(lab: str, machine: str) -> str:

@@ -105,6 +105,7 @@ class Lab:
     name: str
     nodes: int
     logins: int = 0
+    port: str = "22"
 
     @property
     def directory(self) -> Path:
@@ -161,7 +162,7 @@ class Lab:
         words = [word for option in options for word in ("-o", option)]
         target = f"{user}@{self.address(machine)}"
         key = self.directory / "id_ed25519"
-        return ["ssh", "-F", "none", "-i", key, *words, target, command]
+        return ["ssh", "-F", "none", "-i", key, *words, "-p", self.port, target, command]
 
     def said(self, script: str, *, user: str = "ada", machine: str = "head") -> str:
         """Return what a script prints that an ordinary user runs after a login; it must succeed."""

@@ -106,7 +106,7 @@ def _notes() -> Iterator[dict[str, str]]:
 
 def _molecule(scenarios: list[str]) -> None:
     """Note scenarios that have passed; without names all, because Molecule stops at the first that fails."""
-    images = ["docker", "image", "ls", "--filter", "label=clusterctl.role=lab-machine", "--format", "{{.ID}}"]
+    images = ["docker", "image", "ls", "--filter", "label=clusterctl.suite=default", "--format", "{{.ID}}"]
     image = subprocess.run(images, capture_output=True, text=True, check=True).stdout.split()[0]
     release = ["docker", "run", "--rm", "--entrypoint", "cat", image, "/etc/os-release"]
     system = system_of(subprocess.run(release, capture_output=True, text=True, check=True).stdout)

@@ -118,6 +118,33 @@ def test_a_computer_without_docker_is_told_what_to_install(monkeypatch: pytest.M
     assert "docker.io" in refused.value.fix
 
 
+def test_a_lab_of_a_site_stays_one_and_no_other_becomes_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    fake_docker(tmp_path, "exit 0", monkeypatch)
+    played: dict[str, Any] = {}
+    monkeypatch.setattr(labs, "_play", lambda _command, name, variables: played.update({name: variables}))
+    for name, described in {"one": "site: true", "other": "kind: container"}.items():
+        labs.directory(name).mkdir(parents=True)
+        (labs.directory(name) / "lab.yml").write_text(f"{described}\n")
+
+    labs.up("one")
+    labs.up("new", site=True)
+    labs.up("other")
+    with pytest.raises(ClusterctlError, match="no site") as refused:
+        labs.up("other", site=True)
+
+    assert refused.value.fix == "clusterctl lab down other"
+    assert {name: told["lab_machines_site"] for name, told in played.items()} == {
+        "one": True,
+        "new": True,
+        "other": False,
+    }
+    for name, kind in (("new", "vm"), ("one", "mixed")):
+        with pytest.raises(ClusterctlError, match="containers"):
+            labs.up(name, kind=kind, site=True)
+
+
 def test_where_pip_gets_packages_is_handed_on_to_playbooks() -> None:
     settings = {"PIP_INDEX_URL": "https://packages.site.example/simple", "PIP_FIND_LINKS": "/srv/wheels"}
 

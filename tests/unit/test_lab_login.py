@@ -28,6 +28,14 @@ def test_a_user_enters_a_machine_with_the_labs_key_and_host_keys(home: Path) -> 
     assert words[-4:] == ["ada@10.0.0.1", "srun", "--gres=gpu:1", "hostname"]
 
 
+def test_a_port_that_the_inventory_names_is_taken(home: Path) -> None:
+    assert "22" in login.command("lab", "head", [])
+    inventory = home / "inventory.ini"
+    inventory.write_text(f"{inventory.read_text()}ansible_port=2222\n")
+
+    assert login.command("lab", "head", [])[-3:] == ["-p", "2222", "admin@10.0.0.1"]
+
+
 def test_without_a_user_it_is_the_one_with_sudo(home: Path) -> None:
     assert login.command("lab", "node1", [])[-1] == "admin@10.0.0.2"
 

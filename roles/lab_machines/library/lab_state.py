@@ -97,7 +97,9 @@ def main():
     lab, directory = module.params["name"], Path(module.params["directory"])
     label = f"label=clusterctl.lab={lab}"
     identities = module.run_command(
-        ["docker", "ps", "--all", "--quiet", "--filter", label], check_rc=True, environ_update={"LC_ALL": "C"}
+        ["docker", "ps", "--all", "--quiet", "--filter", label, "--filter", "label=clusterctl.machine"],
+        check_rc=True,
+        environ_update={"LC_ALL": "C"},
     )[1].split()
     inspected = []
     if identities:
