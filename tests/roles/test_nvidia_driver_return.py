@@ -16,8 +16,6 @@ import yaml
 from provision import content
 from provision.ansible_env import clean_environment
 
-pytestmark = pytest.mark.slow
-
 HOST = "ansible_connection=local ansible_become=false ansible_python_interpreter={python}"
 REASON = "clusterctl: nvidia driver"
 
@@ -111,6 +109,7 @@ class Stage:
         return any("State=RESUME" in line for line in self.log)
 
 
+@pytest.mark.slow
 def test_a_node_is_given_back_after_mig_descriptions_and_slurmds_container_are_renewed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, steps=STEPS)
 
@@ -151,7 +150,11 @@ def test_a_node_whose_container_sees_no_gpu_stays_drained_and_the_message_says_s
 @pytest.mark.parametrize(
     # The driver, and the last of those that share one block.
     "role",
-    ["nvidia_driver", pytest.param("nvidia_mig", marks=pytest.mark.night), "nvidia_containers"],
+    [
+        "nvidia_driver",
+        pytest.param("nvidia_mig", marks=pytest.mark.night),
+        pytest.param("nvidia_containers", marks=pytest.mark.slow),
+    ],
 )
 def test_a_step_that_fails_leaves_the_node_drained_and_says_so(tmp_path: Path, role: str) -> None:
     stage = Stage(tmp_path, steps=STEPS.keys() & {role})
@@ -174,6 +177,7 @@ def test_what_an_interrupted_run_has_kept_comes_back_only_when_jobs_can_work(tmp
     assert stage.resumed
 
 
+@pytest.mark.slow
 def test_a_drain_of_somebody_else_is_left_alone_and_costs_no_renewal(tmp_path: Path) -> None:
     stage = Stage(tmp_path, reason="fan is loud", needs=False)
 
