@@ -17,7 +17,7 @@ def sources(suite, mirror="", root="/"):
     apt's sources files are read in either of its two formats. ``mirror`` is one that the site names instead.
     """
     entries = []
-    for text in _texts(Path(root, "etc/apt")):
+    for text in texts(root):
         entries += re.findall(r"^deb\s+(?:\[[^\]]*\]\s*)?(\S+)\s+(\S+)", text, re.M)
         for block in re.split(r"\n\s*\n", text):
             uris = re.search(r"^URIs:\s*(\S+)", block, re.M)
@@ -33,7 +33,9 @@ def sources(suite, mirror="", root="/"):
     return [*lines, f"deb {security} {suite}-security main"] if security and not mirror else lines
 
 
-def _texts(directory):
+def texts(root="/"):
+    """Return the texts of this machine's apt sources."""
+    directory = Path(root, "etc/apt")
     paths = [directory / "sources.list", *sorted((directory / "sources.list.d").glob("*"))]
     return [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
 

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import http.client
-from pathlib import Path
 from re import search
+
+from ansible.module_utils import debian_mirror
 
 #: Seconds for an answer.
 SECONDS = 10
@@ -17,11 +18,7 @@ def collect(ask, root="/", patience=1):
 
     ``ask``: ``host``, ``port``, and whether it speaks ``tls``. No password is here: none is tried.
     """
-    there = Path(root, "etc/apt")
-    texts = [
-        path.read_text(errors="replace") for path in (*there.glob("sources.list"), *there.glob("sources.list.d/*"))
-    ]
-    mirror = search(r"(?m)^[^#\n]*?(http://[^\s/]+)", "\n".join(texts))
+    mirror = search(r"(?m)^[^#\n]*?(http://[^\s/]+)", "\n".join(debian_mirror.texts(root)))
     kind = http.client.HTTPSConnection if ask["tls"] else http.client.HTTPConnection
     connection = kind(ask["host"], int(ask["port"]), timeout=SECONDS * patience)
     try:

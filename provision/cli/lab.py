@@ -49,8 +49,6 @@ def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, site: boo
     from provision.cli.flow import print_json
     from provision.lab import labs
 
-    if site and kind not in (None, "container"):
-        raise click.UsageError("--site makes containers: leave --kind out")
     inventory = labs.up(name, nodes=nodes, gpus=gpus, login=login, kind=kind or "", site=site)
     if json:
         made = {"name": name, "kind": labs.recorded_kind(name), "inventory": str(inventory)}

@@ -119,7 +119,7 @@ def test_what_goes_wrong_is_said_with_the_end_of_the_log_and_nothing_is_remember
 def test_without_a_mirror_of_debian_the_public_image_is_pulled_or_the_one_that_the_site_names(
     machine: Path, other: dict[str, str], base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.debian_mirror, "_texts", lambda _: ["deb http://archive/ubuntu noble main\n"])
+    monkeypatch.setattr(module.debian_mirror, "texts", lambda _: ["deb http://archive/ubuntu noble main\n"])
 
     assert image(machine, **other).build() == DIGEST
 

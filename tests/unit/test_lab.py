@@ -185,12 +185,12 @@ def test_machines_have_pips_configuration_of_this_computer_without_its_files() -
 def test_the_certificate_of_a_depot_is_made_once_for_its_address_by_the_authority_of_all_labs(tmp_path: Path) -> None:
     def made(*words: str | Path) -> list[str]:
         program = ROLE / "files" / "make-certificate"
-        told = subprocess.run([program, tmp_path / "cache", *words], check=True, capture_output=True, text=True)
+        told = subprocess.run([program, tmp_path / "lab", *words], check=True, capture_output=True, text=True)
         return [Path(path).name for path in told.stdout.split()]
 
     assert [made(), made(tmp_path / "a", "172.18.0.2")] == [["authority.crt"], ["server.crt"]]
     assert [made(tmp_path / "a", "172.18.0.2"), made(tmp_path / "a", "172.19.0.2")] == [[], ["server.crt"]]
-    check = ["openssl", "verify", "-x509_strict", "-CAfile", tmp_path / "cache/lab/authority.crt", "-verify_ip"]
+    check = ["openssl", "verify", "-x509_strict", "-CAfile", tmp_path / "lab/authority.crt", "-verify_ip"]
     subprocess.run([*check, "172.19.0.2", tmp_path / "a/server.crt"], check=True, capture_output=True)
 
 

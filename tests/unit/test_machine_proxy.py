@@ -9,6 +9,7 @@ from pathlib import Path
 
 from machines import plugin
 
+plugin("plugins/module_utils/debian_mirror.py", "ansible.module_utils.debian_mirror")
 machine_proxy = plugin("plugins/module_utils/machine_proxy.py", "ansible.module_utils.machine_proxy")
 
 
