@@ -1,4 +1,4 @@
-"""Run the tests in lanes: at most two at a time, each with a log, and what failed at the end.
+"""Run the tests in lanes: at most three at a time, each with a log, and what failed at the end.
 
 Usage: lanes.py gate | all | night | LANE... | touched | one TEST
 
@@ -171,24 +171,24 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 #: Set when somebody wants the run to end: no command begins then.
 STOPPED = threading.Event()
 
-#: Machines come first to the processors, as long as there are some.
-POLITE = ("nice", "-n", "4")
-NO_MACHINES = threading.Event()
+#: The kernel weighs sessions, not processes: without this a lane of four workers is worth one busy loop of somebody else.
+WEIGHT = "-6"  # a nice value, nearly that of four processes
 
 
-def call(command: Sequence[str], lane: Lane, log: Path, *, polite: bool, seconds: float) -> int | None:
+def call(command: Sequence[str], lane: Lane, log: Path, *, seconds: float) -> int | None:
     """Run one command, its output added to the log. Return its exit code; None where it hung and was ended."""
     if STOPPED.is_set():
         return None
-    words = [*(POLITE if polite and not NO_MACHINES.is_set() else ()), *command]
     with log.open("ab") as output:
         output.write(f"$ {' '.join(command)}\n".encode())
         output.flush()
         process = subprocess.Popen(
-            words, cwd=ROOT, env=environment(lane.lab), stdin=subprocess.DEVNULL, stdout=output,
+            command, cwd=ROOT, env=environment(lane.lab), stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         RUNNING.add(process)
+        with suppress(OSError):  # it is over, this user may not, or this kernel does not weigh sessions
+            Path(f"/proc/{process.pid}/autogroup").write_text(WEIGHT, encoding="ascii")
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -209,14 +209,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=seconds)
-
-
-def hurry() -> None:
-    """Let what still runs come to the processors like everything else on this computer: the machines are done."""
-    NO_MACHINES.set()
-    for process in tuple(RUNNING):
-        with suppress(OSError):  # it is over, or this user may not
-            os.setpriority(os.PRIO_PGRP, process.pid, 0)
 
 
 def stop() -> None:
@@ -251,7 +243,7 @@ def stalled() -> float:
         return 0
 
 
-def run(name: str, *, polite: bool = False, again: bool = False) -> Result:
+def run(name: str, *, again: bool = False) -> Result:
     """Run a lane to its end. ``again``: at most two tests that failed are run once more, on the lab as it is then."""
     lane, log = LANES[name], LOGS / f"{name}.log"
     for old in (log, LOGS / f"{name}.xml"):
@@ -259,7 +251,7 @@ def run(name: str, *, polite: bool = False, again: bool = False) -> Result:
     print(f"{time.strftime('%H:%M:%S')} {name}: begun", flush=True)
     begun, waited, seconds = time.monotonic(), stalled(), 60 * lane.minutes
     commands = lane.commands or (pytest(name, lane),)
-    codes = [call(command, lane, log, polite=polite, seconds=seconds) for command in commands]
+    codes = [call(command, lane, log, seconds=seconds) for command in commands]
     counted, word = counts(name), "ok"
     if None in codes:
         word = "HUNG"
@@ -281,7 +273,7 @@ def once_more(name: str, lane: Lane, failed: int) -> bool:
     log = LOGS / f"{again}.log"
     log.unlink(missing_ok=True)
     command = [word.replace(str(LOGS / f"{name}.xml"), str(LOGS / f"{again}.xml")) for word in pytest(name, lane)]
-    code = call([*command, "--last-failed"], lane, log, polite=False, seconds=60 * lane.minutes)
+    code = call([*command, "--last-failed"], lane, log, seconds=60 * lane.minutes)
     return code == 0 and counts(again).get("passed") == failed
 
 
@@ -351,14 +343,13 @@ def summary(results: Sequence[Result]) -> int:
 
 
 def gate() -> list[Result]:
-    """Run the machines in one lane and, less urgent, all that needs none in another."""
+    """Run the machines in one lane and all that needs none beside it: linters keep one processor busy at best."""
     remove_lab()
-    with machines_first(), ThreadPoolExecutor(2) as pool:
+    with machines_first(), ThreadPoolExecutor(3) as pool:
         core = pool.submit(run, "core", again=True)
-        core.add_done_callback(lambda _: hurry())
-        others = pool.submit(lambda: [run(name, polite=True) for name in ("lint", "unit", "runs")])
+        others = [pool.submit(lambda: [run("lint"), run("runs")]), pool.submit(lambda: [run("unit")])]
         try:
-            return [core.result(), *others.result()]
+            return [core.result(), *(result for one in others for result in one.result())]
         except KeyboardInterrupt:
             stop()
             raise
