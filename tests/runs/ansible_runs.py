@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from waiting import PATIENCE, until
 
 from provision import content
 from provision.events.fold import RunReport
@@ -37,6 +37,47 @@ slurm_conf_cgroup_v1_allowed=true
 ansible_connection=local
 ansible_become=false
 ansible_python_interpreter={PYTHON}
+"""
+
+#: By a module that is started once on each machine; ansible.builtin.copy takes three starts of Python.
+CHANGE = """
+    - name: Write
+      ansible.builtin.lineinfile:
+        path: "{{ inventory_dir }}/made-{{ inventory_hostname }}"
+        line: "{{ inventory_hostname }}"
+        create: true
+        mode: "0644"
+"""
+
+CHECKS = """
+    - name: Compare the modes
+      cluster_check:
+        id: munge.key_mode
+        observed: "{{ '0644' if inventory_hostname == 'node2' else '0400' }}"
+        expected: "0400"
+        cause: someone changed it
+        fix: clusterctl provision munge
+      vars:
+        cluster_check_collect: true
+    - name: End badly where a check did
+      cluster_check:
+        conclude: true
+"""
+
+#: Of what comes before a verify is killed all is well.
+PASSES = CHECKS.replace("0644", "0400").partition("    - name: End badly")[0]
+
+STATUS = """
+    - name: Report the cluster's state
+      ansible.builtin.set_fact:
+        cluster_status: {}
+      run_once: true
+"""
+
+HOLD = """
+    - name: Hold on
+      ansible.builtin.shell: touch {{ inventory_dir }}/held; sleep 3600
+      run_once: true
 """
 
 #: How every playbook of ours begins a play: the mark makes its processes recognisable on any machine.
@@ -85,6 +126,12 @@ def start(root: Path, arguments: Sequence[str], **more: Any) -> subprocess.Popen
     command = [sys.executable, "-c", LAUNCH, str(root), *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, cwd=root, **(pipes | more))
+
+
+def command(root: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    process = start(root, arguments, **more)
+    out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
 def until_held(process: subprocess.Popen[str], root: Path, machines: int = 1) -> None:
