@@ -171,7 +171,7 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 #: Set when somebody wants the run to end: no command begins then.
 STOPPED = threading.Event()
 
-#: The kernel weighs sessions, not processes: without this a lane of four workers is worth one busy loop of somebody else.
+#: The kernel weighs sessions, not processes: without this four workers are worth one busy loop of somebody else.
 WEIGHT = "-6"  # a nice value, nearly that of four processes
 
 
@@ -248,7 +248,7 @@ def run(name: str, *, again: bool = False) -> Result:
     lane, log = LANES[name], LOGS / f"{name}.log"
     for old in (log, LOGS / f"{name}.xml"):
         old.unlink(missing_ok=True)
-    print(f"{time.strftime('%H:%M:%S')} {name}: begun", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {name}: begun\n", end="", flush=True)
     begun, waited, seconds = time.monotonic(), stalled(), 60 * lane.minutes
     commands = lane.commands or (pytest(name, lane),)
     codes = [call(command, lane, log, seconds=seconds) for command in commands]
@@ -263,7 +263,7 @@ def run(name: str, *, again: bool = False) -> Result:
         word = "FLAKY" if once_more(name, lane, counted["failed"]) else "FAILED"
     took = time.monotonic() - begun
     result = Result(name, word, took, 100 * (stalled() - waited) / took, counted)
-    print(f"{time.strftime('%H:%M:%S')} {name}: {word} after {clock(took)}", flush=True)
+    print(f"{time.strftime('%H:%M:%S')} {name}: {word} after {clock(took)}\n", end="", flush=True)
     return result
 
 
