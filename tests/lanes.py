@@ -172,7 +172,9 @@ RUNNING: set[subprocess.Popen[bytes]] = set()
 STOPPED = threading.Event()
 
 #: The kernel weighs sessions, not processes: without this four workers are worth one busy loop of somebody else.
-WEIGHT = "-6"  # a nice value, nearly that of four processes
+#: As nice values: what drives a lab is waited for longest, and comes first; four workers are nearly four processes.
+WEIGHT_OF_A_LAB = "-12"
+WEIGHT = "-6"
 
 
 def call(command: Sequence[str], lane: Lane, log: Path, *, seconds: float) -> int | None:
@@ -188,7 +190,7 @@ def call(command: Sequence[str], lane: Lane, log: Path, *, seconds: float) -> in
         )  # fmt: skip
         RUNNING.add(process)
         with suppress(OSError):  # it is over, this user may not, or this kernel does not weigh sessions
-            Path(f"/proc/{process.pid}/autogroup").write_text(WEIGHT, encoding="ascii")
+            Path(f"/proc/{process.pid}/autogroup").write_text(WEIGHT_OF_A_LAB if lane.lab else WEIGHT, encoding="ascii")
         try:
             return process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:

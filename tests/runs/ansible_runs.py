@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +135,22 @@ def command(root: Path, *arguments: str, **more: Any) -> subprocess.CompletedPro
     process = start(root, arguments, **more)
     out, err = process.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def on_a_terminal(root: Path, arguments: Sequence[str], columns: int) -> tuple[int, str]:
+    """Run clusterctl on a terminal; return its exit code and all that it has drawn."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}
+    process = start(root, arguments, stderr=theirs, env=environment)
+    os.close(theirs)
+    drawn = b""
+    # A terminal holds 4 KiB: a program waits for its reader. Reading ends with an error when nobody writes any more.
+    with suppress(OSError):
+        while part := os.read(ours, 4096):
+            drawn += part
+    os.close(ours)
+    process.communicate(timeout=PATIENCE)
+    return process.returncode, drawn.decode()
 
 
 def until_held(process: subprocess.Popen[str], root: Path, machines: int = 1) -> None:

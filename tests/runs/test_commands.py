@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -21,6 +19,7 @@ from ansible_runs import (
     PASSES,
     STATUS,
     command,
+    on_a_terminal,
     stages_in,
     start,
     until_held,
@@ -160,15 +159,9 @@ def test_progress_on_a_terminal_is_one_line_that_never_wraps(site: Path, columns
     slow = "- name: A task with quite a long name for so small a terminal\n  ansible.builtin.command: sleep 1\n"
     slow += "  run_once: true\n"
     stages_in(site, base=slow)
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}
+    code, written = on_a_terminal(site, ["provision", "inventory.ini", "base"], columns)
 
-    process = start(site, ["provision", "inventory.ini", "base"], stderr=theirs, env=environment)
-    process.communicate(timeout=PATIENCE)
-    os.close(theirs)
-    written = os.read(ours, 65536).decode()
-
-    assert process.returncode == 0
+    assert code == 0
     drawn = re.split(r"[\r\n]+", re.sub(r"\x1b\[(\?25[lh]|[0-9;]*[mKA])", "", written))
     assert len(drawn) > 3
     assert max(map(len, drawn)) <= columns

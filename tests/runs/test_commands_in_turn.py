@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -16,11 +14,10 @@ from ansible_runs import (
     CHECKS,
     STATUS,
     command,
+    on_a_terminal,
     stages_in,
-    start,
     write_inventory,
 )
-from waiting import PATIENCE
 
 
 class Told(NamedTuple):
@@ -106,12 +103,7 @@ def test_the_status_shows_the_last_run_and_the_last_verdict(told: Told) -> None:
 
 def test_a_look_has_a_bar_of_its_own_and_no_lines_in_a_pipe(site: Path, told: Told) -> None:
     stages_in(site, status=STATUS)
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
-
-    start(site, ["status"], stderr=theirs, env=environment).communicate(timeout=PATIENCE)
-    os.close(theirs)
-    written = os.read(ours, 65536).decode()
+    _, written = on_a_terminal(site, ["status"], 100)
 
     assert "Report the cluster's state" in written
     assert told.status.stderr == ""
