@@ -7,7 +7,17 @@ import ast
 from collections.abc import Sequence
 
 #: What it is, how the lab gives it, and what a site's administrator does or has instead.
-GIVEN = (
+Row = tuple[str, str, str]
+
+_BY_EVERY_LAB: tuple[Row, ...] = (
+    ("name servers", "this computer's, in /etc/resolv.conf", "DHCP or the installer"),
+    ("host keys", "made by the lab, in its known_hosts", "ssh-keyscan, compared"),
+    ("/home", "one directory of this computer on all containers", "a file system, or nfs_server: cluster_mounts"),
+    ("GPUs", "simulated: device files and an nvidia-smi", "real ones, and their driver's stage"),
+    ("/dev/fuse, /dev/net/tun", "made at each start", "the kernel's modules"),
+    ("compiled Python", "kept for root, /var/cache/clusterctl-lab", "nothing: it has more processors"),
+)
+_ORDINARY: tuple[Row, ...] = (
     ("package mirrors", "this computer's own, in /etc/apt/sources.list", "has the machines' own"),
     ("a proxy", "apt's of this computer", "cluster_proxy"),
     (
@@ -18,20 +28,27 @@ GIVEN = (
     ("packages", "the engine and a few more installed, others in apt's cache", "nothing: the roles install them"),
     ("wheels for pip", "this computer's index in /etc/pip.conf, its wheels from LAB-depot", "/etc/pip.conf"),
     ("built images", "a registry of all labs, LAB-depot: container_images_shared", "the same, with its registry"),
-    ("name servers", "this computer's, in /etc/resolv.conf", "DHCP or the installer"),
     ("the user admin", "made with a key and sudo, home /var/lib/admin", "a user with sudo: ansible_user"),
-    ("host keys", "made by the lab, in its known_hosts", "ssh-keyscan, compared"),
-    ("/home", "one directory of this computer on all containers", "a file system, or nfs_server: cluster_mounts"),
-    ("GPUs", "simulated: device files and an nvidia-smi", "real ones, and their driver's stage"),
-    ("/dev/fuse, /dev/net/tun", "made at each start", "the kernel's modules"),
-    ("compiled Python", "kept for root, /var/cache/clusterctl-lab", "nothing: it has more processors"),
     ("RDMA adapters", "simulated: soft-RoCE, of virtual machines alone", "real ones"),
+)
+#: With ``--site``.
+_OF_A_SITE: tuple[Row, ...] = (
+    ("package mirrors", "this computer's own, in /etc/apt/sources.list", "has the machines' own"),
+    ("a proxy", "LAB-gate, the only way out: cluster_proxy in the inventory", "cluster_proxy"),
+    (
+        "certificate authorities",
+        "the site's, in /usr/local/share/ca-certificates",
+        "puts its own there, update-ca-certificates",
+    ),
+    ("a package index", "LAB-gate by TLS: index-url in /etc/pip.conf", "/etc/pip.conf"),
+    ("the user admin", "made with a key; sudo asks for its password, site", "a user with sudo: ansible_user, -K"),
 )
 
 
-def listed() -> list[dict[str, str]]:
-    """Return the list, as ``clusterctl lab status --json`` has it."""
-    return [{"what": what, "how": how, "site": site} for what, how, site in GIVEN]
+def listed(*, site: bool) -> list[dict[str, str]]:
+    """Return the list, as ``clusterctl lab status --json`` has it; ``site``: of a lab made with ``--site``."""
+    rows = (*(_OF_A_SITE if site else _ORDINARY), *_BY_EVERY_LAB)
+    return [{"what": what, "how": how, "site": instead} for what, how, instead in rows]
 
 
 def pip_settings(told: str) -> dict[str, list[str]]:

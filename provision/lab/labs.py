@@ -121,7 +121,7 @@ def status(name: str) -> dict[str, Any]:
     report = _play("lab status", name, {})
     machines = report.data.get("cluster_data", {}).get("machines", [])
     place = str(inventory) if inventory.is_file() else ""
-    return {"name": name, "inventory": place, "machines": machines, "given": given.listed()}
+    return {"name": name, "inventory": place, "machines": machines, "given": given.listed(site=is_site(name))}
 
 
 def _state() -> Path:
