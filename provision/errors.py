@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -51,3 +53,9 @@ class ClusterctlError(Exception):
         self.entry = entry
         self.row = row
         self.member = member
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the fix for a word that is none of those ``known``: the nearest of them, else ``otherwise``."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise

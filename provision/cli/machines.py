@@ -20,7 +20,7 @@ from provision.cli.options import (
     full_option,
     inventory_argument,
 )
-from provision.errors import ClusterctlError, ExitCode
+from provision.errors import ClusterctlError, ExitCode, did_you_mean
 
 if TYPE_CHECKING:
     from provision.runner.journal_lock import Hold
@@ -106,10 +106,9 @@ def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:
         inventory = Path(rest.pop(0))
     for word in rest:
         if word not in known:
-            near = difflib.get_close_matches(word, known, n=1)
             raise ClusterctlError(
                 f"there is no stage '{word}'",
-                fix=f"did you mean {near[0]}?" if near else f"the stages are {', '.join(known)}",
+                fix=did_you_mean(word, known, f"the stages are {', '.join(known)}"),
             )
     return inventory, [stage for stage in known if stage in rest or not rest]
 

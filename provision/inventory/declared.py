@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory import declared_docker, declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by, require_admitted
 from provision.inventory.declared_directories import require_job_directories
@@ -276,10 +275,9 @@ def _simulated(value: Any) -> tuple[str, ...]:
     found = tuple(word.strip() for word in words if word.strip())
     for word in found:
         if word not in _SIMULATED:
-            near = difflib.get_close_matches(word, _SIMULATED, n=1)
             raise ClusterctlError(
                 f"cluster_simulated names {word[:70]!r}: it must be one or more of {', '.join(_SIMULATED)}",
-                fix=f"did you mean {near[0]}?" if near else "remove it",
+                fix=did_you_mean(word, _SIMULATED, "remove it"),
                 said=("cluster_simulated", ""),
             )
     return found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
 from provision.model.proof import ProofUser
@@ -166,8 +165,7 @@ def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
     known = {f"gres/{name}" for name, _ in items} | {f"gres/{name}:{kind}" for name, kind in items if kind}
     for whose, limit, name, _, place in amounts(accounts):
         if name.startswith("gres/") and name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            fix = f"did you mean {near[0]}?" if near else "see node_gres"
+            fix = did_you_mean(name, sorted(known), "see node_gres")
             raise refusal(place, f"{whose}: {limit} limits {name}, which no node has", fix)
 
 
@@ -181,12 +179,11 @@ def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:
         for key, value in partition.parameters:
             what = _KEPT.get(key.lower(), "")
             for name in _unknown(value, known[what]) if what else ():
-                near = difflib.get_close_matches(name, sorted(known[what]), n=1)
                 raise ClusterctlError(
                     f"partition {partition.name}: {key} names {what} {name!r}, which nobody defines",
-                    fix=f"did you mean {near[0]}?"
-                    if near
-                    else f"define it in slurm_{what.lower()}s".replace("qoss", "qos"),
+                    fix=did_you_mean(
+                        name, sorted(known[what]), f"define it in slurm_{what.lower()}s".replace("qoss", "qos")
+                    ),
                     entry=("slurm_partitions", number, key),
                 )
 
@@ -198,10 +195,9 @@ def _require_default_qos(parameters: object, accounts: Accounts) -> None:
         words = value if isinstance(value, list | tuple) else str(value).split(",")
         for name in words if str(key).lower() == "defaultqos" and value is not None else ():
             if str(name).strip().lower() not in known:
-                near = difflib.get_close_matches(str(name).lower(), sorted(known), n=1)
                 raise ClusterctlError(
                     f"slurm_database_parameters: DefaultQOS names {str(name)[:70]!r}, which nobody defines",
-                    fix=f"did you mean {near[0]}?" if near else "define it in slurm_qos",
+                    fix=did_you_mean(str(name).lower(), sorted(known), "define it in slurm_qos"),
                     entry=("slurm_database_parameters", None, str(key)),
                 )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.model.cluster import JobVariable
 from provision.model.mounts import LOCAL, Mount, below
 from provision.rdma.expected import unused_in
@@ -136,8 +135,7 @@ def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping
         )
     for key, path in value.items():
         if key not in _OFFLINE:
-            like = difflib.get_close_matches(str(key), _OFFLINE, 1)
-            fix = f"did you mean {like[0]}?" if like else f"it knows {', '.join(_OFFLINE)}; others: job_environment"
+            fix = did_you_mean(str(key), _OFFLINE, f"it knows {', '.join(_OFFLINE)}; others: job_environment")
             raise _refusal("job_offline", f"there is no {key}", fix, str(key))
         # A directory of each node's own disk holds what that node's jobs have written, and nothing of the site's.
         _require_seen(f"job_offline: {key}", str(key), path, _shown(mounts, hostvars))

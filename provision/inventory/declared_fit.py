@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.model.gres import Gres
 from provision.slurm.parameters import ON
@@ -161,8 +161,7 @@ def _submitted(own: Mapping[str, str], hosts: Collection[str]) -> Wrong | None:
         return "AllocNodes", f"AllocNodes: {error.problem}", error.fix
     for name in named:
         if name not in hosts:
-            near = difflib.get_close_matches(name, hosts, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"write {name} under [slurm_login], or take it out"
+            fix = did_you_mean(name, hosts, f"write {name} under [slurm_login], or take it out")
             return "AllocNodes", f"AllocNodes names {name[:70]}, which is no machine of the inventory", fix
     return None
 

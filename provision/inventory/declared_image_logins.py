@@ -5,11 +5,10 @@ What is refused may be a password in the wrong place: no value is told, and no n
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory.plain import templated
 from provision.model.job_images import JobImage, is_below, registry_problem
 
@@ -45,8 +44,7 @@ def require_image_logins(value: Any, images: Sequence[JobImage]) -> None:
         if not unknown:
             parts = "rpartition" if project else "partition"
             known = {getattr(reference, parts)("/")[0] for reference in references}
-            near = difflib.get_close_matches(registry, known, 1)
-            fix = f"did you mean {near[0]}?" if near else f"take it out, or name an image by {registry}/IMAGE:TAG"
+            fix = did_you_mean(registry, known, f"take it out, or name an image by {registry}/IMAGE:TAG")
             raise _refusal(registry, f"{registry}: no image of job_images comes from there", fix)
         if project:
             problem = "no reference of job_images is in there, and a Containerfile's base has the registry's login"
@@ -58,8 +56,7 @@ def _require_login(registry: str, login: Any) -> None:
         raise _refusal(registry, f"{registry}: it must be a mapping with username and password", _FORM)
     for key in login:
         if key not in _KEYS:
-            like = difflib.get_close_matches(str(key).lower(), _KEYS, 1)
-            fix = f"did you mean {like[0]}?" if like else _FORM
+            fix = did_you_mean(str(key).lower(), _KEYS, _FORM)
             raise _refusal(registry, f"{registry}: a login has username and password, and no other name", fix)
     for key in _KEYS:
         if key not in login:

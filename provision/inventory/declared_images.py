@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import posixpath
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.model.job_images import (
     HEAD,
     KINDS,
@@ -66,8 +65,7 @@ def _image(number: int, item: Mapping[str, Any]) -> JobImage:
     name = item.get("name")
     for key in item:
         if key not in _KEYS:
-            like = difflib.get_close_matches(str(key).lower(), _KEYS, 1)
-            fix = f"did you mean {like[0]}?" if like else f"an image has {', '.join(_KEYS)}"
+            fix = did_you_mean(str(key).lower(), _KEYS, f"an image has {', '.join(_KEYS)}")
             raise _refusal(number, str(key), f"{'' if name is None else f'{name}: '}an image has no {key}", fix)
     if name is None:
         raise _refusal(number, "name", f"image {number + 1} of the list has no name", f"write it as - {_EXAMPLE}")

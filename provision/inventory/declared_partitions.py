@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory.declared_slurm import Entry, parameter_value, require_known, require_together
 from provision.model.cluster import Partition
 from provision.slurm import parameters
@@ -60,12 +59,9 @@ def _require_alternates(partitions: Sequence[Partition], declared: Sequence[Mapp
     for number, partition in enumerate(partitions):
         wanted, others = _says(partition, "Alternate"), [one.name for one in partitions if one is not partition]
         if wanted and wanted not in others:
-            near = difflib.get_close_matches(wanted, others, n=1)
             raise ClusterctlError(
                 f"partition {partition.name}: Alternate is {wanted!r}, which is no other partition",
-                fix=f"did you mean {near[0]}?"
-                if near
-                else f"name one of {', '.join(others) or 'several'}, or leave it out",
+                fix=did_you_mean(wanted, others, f"name one of {', '.join(others) or 'several'}, or leave it out"),
                 entry=_entry(number, declared[number], "Alternate"),
             )
     after = {one.name: _says(one, "Alternate") for one in partitions}
@@ -167,8 +163,7 @@ def require_excepted(
             ) from None
         for one in named:
             if one not in known[name.lower()]:
-                near = difflib.get_close_matches(one, known[name.lower()], n=1)
-                fix = f"did you mean {near[0]}?" if near else f"correct {name}"
+                fix = did_you_mean(one, known[name.lower()], f"correct {name}")
                 problem = f"slurm_conf_parameters: {name} names {what} {one[:70]}, which there is not"
                 raise ClusterctlError(problem, fix=fix, entry=entry)
 
@@ -182,11 +177,12 @@ def _nodes(partition: str, value: Any, compute: Sequence[str], entry: Entry) -> 
     except ClusterctlError as error:
         raise ClusterctlError(f"partition {partition}: {error.problem}", fix=error.fix, entry=entry) from None
     if unknown := wanted - set(compute):
-        near = difflib.get_close_matches(sorted(unknown)[0], compute, n=1)
         raise ClusterctlError(
             f"partition {partition} names {hostlist.fold(unknown)}, which the inventory's compute nodes "
             f"({hostlist.fold(compute)}) do not include",
-            fix=f"did you mean {near[0]}?" if near else "add it under [slurm_compute], or take it out of the partition",
+            fix=did_you_mean(
+                sorted(unknown)[0], compute, "add it under [slurm_compute], or take it out of the partition"
+            ),
             entry=entry,
         )
     return tuple(node for node in compute if node in wanted)

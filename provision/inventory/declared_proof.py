@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory.variables import site_default
 from provision.model.numbers import whole
 from provision.model.proof import ProofUser
@@ -93,10 +92,9 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
         )
     declared = [str(one.get("name")) for one in site.get("slurm_accounts") or ()]
     if wanted and declared and wanted not in declared:
-        near = difflib.get_close_matches(wanted, declared, n=1)
         raise ClusterctlError(
             f"cluster_test_account is {wanted!r}, which is no account of slurm_accounts",
-            fix=f"did you mean {near[0]}?" if near else f"leave it out: {name} has a default account",
+            fix=did_you_mean(wanted, declared, f"leave it out: {name} has a default account"),
             said=("cluster_test_account", ""),
         )
     return ProofUser(

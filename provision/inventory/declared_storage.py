@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
+from provision.errors import did_you_mean
 from provision.inventory.declared_directories import require_directory
 from provision.inventory.declared_mounts_together import machines_of, refusal, require_together
 from provision.inventory.loader import GROUPS
@@ -91,10 +91,9 @@ def _absent(item: Mapping[str, Any]) -> bool:
 def _require_keys(declared: Mapping[str, Any]) -> None:
     for key in declared:
         if key not in _KEYS:
-            near = difflib.get_close_matches(str(key), _KEYS, n=1)
             raise refusal(
                 f"cluster_mounts: there is no key {str(key)[:70]!r}",
-                f"did you mean {near[0]}?" if near else f"use {', '.join(_KEYS)}",
+                did_you_mean(str(key), _KEYS, f"use {', '.join(_KEYS)}"),
                 (str(key), ""),
             )
 
@@ -104,10 +103,9 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
     path = require_directory("cluster_mounts: path", declared.get("path"))
     fstype = declared.get("fstype")
     if fstype not in FSTYPES:
-        near = difflib.get_close_matches(str(fstype), FSTYPES, n=1)
         raise refusal(
             f"cluster_mounts: fstype of {path} is {fstype!r}: it must be {', '.join(FSTYPES[:-1])} or {FSTYPES[-1]}",
-            f"did you mean {near[0]}?" if near else "see mount(8); present is what the site mounts itself",
+            did_you_mean(str(fstype), FSTYPES, "see mount(8); present is what the site mounts itself"),
             ("fstype", str(fstype)) if fstype is not None else ("path", path),
         )
     options = _options(path, str(fstype), declared.get("options"))
@@ -219,10 +217,9 @@ def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple
     words = tuple(str(name).strip() for name in names)
     for name in words:
         if name not in groups and name not in GROUPS:
-            near = difflib.get_close_matches(name, groups, n=1)
             raise refusal(
                 f"cluster_mounts: {path} is for group {name[:70]!r}, which the inventory does not have",
-                f"did you mean {near[0]}?" if near else f"write its machines under [{name}]",
+                did_you_mean(name, groups, f"write its machines under [{name}]"),
                 ("groups", ""),
             )
     return words

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from provision.errors import did_you_mean
 from provision.model.numbers import whole
 from provision.model.users import SUBORDINATE, Group, User, UsersError
 
@@ -128,8 +128,7 @@ def entries_from(variable: str, value: object, keys: Sequence[str]) -> list[Entr
     for entry in entries:
         for key in entry.values:
             if key not in keys:
-                near = difflib.get_close_matches(str(key), keys, n=1)
-                fix = f"did you mean {near[0]}?" if near else f"an entry has {', '.join(keys)}"
+                fix = did_you_mean(str(key), keys, f"an entry has {', '.join(keys)}")
                 entry.refuse(str(key), f"there is no {str(key)[:40]!r}", fix)
     return entries
 

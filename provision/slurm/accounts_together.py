@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from provision.errors import did_you_mean
 from provision.slurm.accounts import NORMAL, ROOT, Account, Member, Qos, refusal
 from provision.slurm.limits import NONE, tres
 
@@ -77,11 +77,10 @@ def _require_no_round(levels: Sequence[Qos]) -> None:
 def _require_known(where: str, what: str, value: str | None, known: set[str]) -> None:
     for name in (value or NONE).split(","):
         if name.strip() not in (NONE, *known):
-            near = difflib.get_close_matches(name, sorted(known), n=1)
             raise refusal(
                 where,
                 f"{what} names QOS {name.strip()!r}, which nobody defines",
-                f"did you mean {near[0]}?" if near else "define it in slurm_qos",
+                did_you_mean(name, sorted(known), "define it in slurm_qos"),
             )
 
 
@@ -129,11 +128,10 @@ def require_parents(accounts: Sequence[Account]) -> None:
         place = f"slurm_accounts[{number}].parent"
         parent = by_name.get(account.parent)
         if parent is None and account.parent != ROOT:
-            near = difflib.get_close_matches(account.parent, list(by_name), n=1)
             raise refusal(
                 place,
                 f"account {account.name} is below {account.parent[:70]!r}, which is no account",
-                f"did you mean {near[0]}?" if near else "declare that account, too",
+                did_you_mean(account.parent, list(by_name), "declare that account, too"),
             )
         if parent and parent.absent and not account.absent:
             raise refusal(

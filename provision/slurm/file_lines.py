@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.slurm.file_wholes import Lines, Wrong, fabric, namespaces
 from provision.slurm.file_yaml import wrong_yaml
 from provision.slurm.parameter_table import NEWEST
@@ -142,8 +142,9 @@ def _switches(lines: Lines) -> Wrong | None:
             return Wrong(row, problem.replace("neither Switches and", "neither Switches nor"), "give it one of the two")
         for below in hostlist.expand(line.get("switches", "")) if "switches" in line else ():
             if below not in rows or below == line["switchname"]:
-                near = difflib.get_close_matches(below, rows.keys() - {line["switchname"]}, n=1)
-                fix = f"did you mean {near[0]}?" if near else f"add a line SwitchName={below}, or take it out"
+                fix = did_you_mean(
+                    below, rows.keys() - {line["switchname"]}, f"add a line SwitchName={below}, or take it out"
+                )
                 return Wrong(row, f"Switches names {below}, which is no other switch of the file", fix)
     return None
 
@@ -153,8 +154,7 @@ def _plugins(text: str) -> Iterator[Wrong]:
     for row, line in _lines(text):
         word, *path = line.split(maxsplit=2)
         if word not in _PLUGSTACK:
-            near = difflib.get_close_matches(word.lower(), _PLUGSTACK, n=1)
-            fix = f"did you mean {near[0]}?" if near else "write 'required /opt/site/plugin.so'"
+            fix = did_you_mean(word.lower(), _PLUGSTACK, "write 'required /opt/site/plugin.so'")
             yield Wrong(row, f"a line begins with {word[:40]!r}: it must be one of {', '.join(_PLUGSTACK)}", fix)
         elif not path:
             yield Wrong(row, f"{word} has no path", f"write '{word} /opt/site/plugin.so'")

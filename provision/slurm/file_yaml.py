@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from provision import hostlist
-from provision.errors import ClusterctlError
+from provision.errors import ClusterctlError, did_you_mean
 from provision.slurm.file_wholes import Wrong
 from provision.slurm.parameter_table import NEWEST
 
@@ -79,8 +79,7 @@ def _wrong(name: str, node: yaml.Node, form: Any, release: str, nodes: Collectio
         for told, value in node.value:
             word, line = _text(told), told.start_mark.line + 1
             if word not in form:
-                near = difflib.get_close_matches(word, here, n=1)
-                fix = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(here)}"
+                fix = did_you_mean(word, here, f"it is one of {', '.join(here)}")
                 if word in _NAMESPACE and "defaults" in form:
                     fix = "write it below defaults"
                 yield Wrong(line, f"there is no {word[:40]!r} {f'in {key}' if key else 'here'}", fix)
