@@ -31,11 +31,9 @@ OWNER = 64031 if os.geteuid() == 0 else os.geteuid()
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(open_path: Path) -> Path:
     """The directory of one run, as a job has left it."""
-    for above in (tmp_path, *list(tmp_path.parents)[:3]):
-        above.chmod(above.stat().st_mode | 0o055)
-    directory = tmp_path / "slurmtest" / "r1"
+    directory = open_path / "slurmtest" / "r1"
     directory.mkdir(parents=True)
     (directory / "rank-0.json").write_text(json.dumps({"run_id": "r1", "rank": 0}))
     (directory / "node.log").write_text("node node1\n")

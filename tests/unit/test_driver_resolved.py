@@ -51,15 +51,13 @@ def standing() -> dict[str, str]:
 
 
 @pytest.fixture
-def question(tmp_path: Path) -> dict[str, Any]:
+def question(open_path: Path) -> dict[str, Any]:
     # The machine's own sources are left out, so that no network is needed; so is whoever reads lists as another user.
-    repository, directory = tmp_path / "repository", tmp_path / "question"
+    repository, directory = open_path / "repository", open_path / "question"
     repository.mkdir()
     (repository / "Packages").write_text(PACKAGES)
     directory.mkdir()
     absent = [str(path) for path in Path("/etc/apt/sources.list.d").glob("*")]
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
     return {
         "directory": str(directory),
         "family": "Debian",
