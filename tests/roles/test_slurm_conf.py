@@ -46,10 +46,11 @@ class Site:
         self.inventory = folder / "inventory.ini"
         self.inventory.write_text(INVENTORY.format(python=sys.executable, folder=folder))
         self.book, self.proof = folder / "play.yml", folder / "proof.yml"
-        proof = {"ansible.builtin.import_role": {"name": "slurm_conf", "tasks_from": "verify"}}
+        texts = {"ansible.builtin.import_role": {"name": "slurm_conf", "tasks_from": "texts"}}
+        proof = {"observe": {"roles": ["slurm_conf"], "then": "prove"}}
         play = {"hosts": "all", "gather_facts": False}
         self.book.write_text(yaml.safe_dump([{**play, "roles": [{"role": "slurm_conf"}]}]))
-        self.proof.write_text(yaml.safe_dump([{**play, "tasks": [proof]}]))
+        self.proof.write_text(yaml.safe_dump([{**play, "tasks": [texts, proof]}]))
 
     def play(self, *options: str, book: Path | None = None) -> tuple[int, dict[str, Any]]:
         """Run the role, or another book; return the exit status and Ansible's own account of it."""

@@ -57,7 +57,7 @@ def tasks_in(entries: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("role", ROLES, ids=ROLE_IDS)
 def test_a_role_has_the_parts_that_make_it_readable(role: Path) -> None:
-    for part in ("defaults/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "tasks/verify.yml"):
+    for part in ("defaults/main.yml", "meta/argument_specs.yml", "tasks/main.yml"):
         assert (role / part).is_file(), f"{role.name} has no {part}"
 
 
