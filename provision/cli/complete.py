@@ -66,7 +66,8 @@ def _names(lines: Iterable[str]) -> Iterable[str]:
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands, stages and host names in your shell.
 
     \b
@@ -74,9 +75,7 @@ def completion(shell: str) -> None:
         eval "$(clusterctl completion bash)"                                  # this shell
         clusterctl completion bash > /etc/bash_completion.d/clusterctl        # every shell
     """
-    from provision.cli.main import cli
-
     found = get_completion_class(shell)
     if found is None:
         raise click.UsageError(f"there is no completion for {shell}")
-    click.echo(found(cli, {}, "clusterctl", "_CLUSTERCTL_COMPLETE").source())
+    click.echo(found(context.find_root().command, {}, "clusterctl", "_CLUSTERCTL_COMPLETE").source())
