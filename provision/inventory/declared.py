@@ -23,7 +23,6 @@ from provision.inventory.declared_homes import require_homes, require_shown
 from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
 from provision.inventory.declared_limits import require_limits
-from provision.inventory.declared_logins import require_logins
 from provision.inventory.declared_mirrors import mirrors_from
 from provision.inventory.declared_partitions import partitions_from, require_excepted
 from provision.inventory.declared_programs import require_programs, writable_by_slurmd
@@ -87,7 +86,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             "the inventory has no compute node: group slurm_compute is empty",
             fix="write the names of the compute nodes under [slurm_compute]",
         )
-    require_logins(groups, controller)
+    _require_logins(groups, controller)
     ours = tuple(dict.fromkeys(host for group in GROUPS for host in groups.get(group, ())))
     require_names(ours, groups)
     addresses = _addresses(ours, hostvars)
@@ -281,3 +280,19 @@ def _simulated(value: Any) -> tuple[str, ...]:
                 said=("cluster_simulated", ""),
             )
     return found
+
+
+def _require_logins(groups: Mapping[str, Sequence[str]], controller: str) -> None:
+    """Refuse login hosts on which jobs run. The controller may be one: it has all that they have.
+
+    Raises:
+        ClusterctlError: a compute node is in the group slurm_login; ``member`` is the first of them.
+    """
+    compute = set(groups.get("slurm_compute", ())) - {controller}
+    if both := [host for host in dict.fromkeys(groups.get("slurm_login", ())) if host in compute]:
+        raise ClusterctlError(
+            f"{hostlist.fold(both)}: in the groups slurm_login and slurm_compute; what keeps Slurm's configuration"
+            " on a login host takes slurmd's port",
+            fix="take it out of [slurm_login]: users get to a compute node by a job (srun --pty bash)",
+            member=("slurm_login", both[0]),
+        )
