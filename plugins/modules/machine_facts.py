@@ -165,100 +165,109 @@ options:
 """
 
 
-def main():
-    begun = time.time()
-    module = AnsibleModule(
-        argument_spec={
-            "gather": {
-                "type": "list",
-                "elements": "str",
-                "choices": ["hardware", "system", "gpu", "rdma"],
-                "default": ["hardware", "system"],
-            },
-            "names": {"type": "list", "elements": "str", "default": []},
-            "disk_paths": {"type": "list", "elements": "str", "default": []},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "lock_timeout": {"type": "int", "default": 0},
-            "login_user": {"type": "str", "default": ""},
-            "files": {"type": "list", "elements": "path", "default": []},
-            "apt": {"type": "bool", "default": False},
-            "state": {"type": "dict", "default": {}},
-            "munge": {"type": "dict", "default": {}},
-            "hosts": {"type": "dict", "default": {}},
-            "images": {"type": "dict", "default": {}},
-            "image_store": {"type": "dict", "default": {}},
-            "job_images": {"type": "dict", "default": {}},
-            "engine": {"type": "dict", "default": {}},
-            "registry": {"type": "dict", "default": {}},
-            "slurm": {"type": "dict", "default": {}},
-            "firewall": {"type": "dict", "default": {}},
-            "proxy": {"type": "dict", "default": {}},
-            "people": {"type": "dict", "default": {}},
-            "commands": {"type": "dict", "default": {}},
-            "patience": {"type": "int", "default": 1},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    given = dict(module.params)
-    gather, root = given.pop("gather"), given.pop("root")
-    state, munge, hosts = given.pop("state"), given.pop("munge"), given.pop("hosts")
-    images, store = given.pop("images"), given.pop("image_store")
-    engine, registry = given.pop("engine"), given.pop("registry")
-    slurm, commands, patience = given.pop("slurm"), given.pop("commands"), given.pop("patience")
-    people, job_images, firewall = given.pop("people"), given.pop("job_images"), given.pop("firewall")
-    proxy = given.pop("proxy")
-    machine: dict = {"python": platform.python_version()}
-    contained = bool(machine_system.container(root))
+ARGUMENTS = {
+    "gather": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["hardware", "system", "gpu", "rdma"],
+        "default": ["hardware", "system"],
+    },
+    "names": {"type": "list", "elements": "str", "default": []},
+    "disk_paths": {"type": "list", "elements": "str", "default": []},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "lock_timeout": {"type": "int", "default": 0},
+    "login_user": {"type": "str", "default": ""},
+    "files": {"type": "list", "elements": "path", "default": []},
+    "apt": {"type": "bool", "default": False},
+    "state": {"type": "dict", "default": {}},
+    "munge": {"type": "dict", "default": {}},
+    "hosts": {"type": "dict", "default": {}},
+    "images": {"type": "dict", "default": {}},
+    "image_store": {"type": "dict", "default": {}},
+    "job_images": {"type": "dict", "default": {}},
+    "engine": {"type": "dict", "default": {}},
+    "registry": {"type": "dict", "default": {}},
+    "slurm": {"type": "dict", "default": {}},
+    "firewall": {"type": "dict", "default": {}},
+    "proxy": {"type": "dict", "default": {}},
+    "people": {"type": "dict", "default": {}},
+    "commands": {"type": "dict", "default": {}},
+    "patience": {"type": "int", "default": 1},
+    "root": {"type": "path", "default": "/"},
+}
+
+
+def gathered(root, asked):
+    """Return what C(gather) names."""
+    machine = {}
+    gather, contained = asked["gather"], bool(machine_system.container(root))
     if "hardware" in gather:
         machine["hardware"] = {**machine_hardware.collect(root), **machine_gpu.bus(root, contained)}
         machine["hardware"]["rdma_ports"] = machine_rdma.port_count(root, contained)
     if "gpu" in gather:
-        machine["gpu"] = machine_gpu.collect(root, files=given["files"], apt=given["apt"], contained=contained)
+        machine["gpu"] = machine_gpu.collect(root, files=asked["files"], apt=asked["apt"], contained=contained)
         machine.update(machine_system.identity(root))
     if "rdma" in gather:
         machine["rdma"] = machine_rdma.collect(
-            root, login_user=given["login_user"], packages=given["packages"], contained=contained
+            root, login_user=asked["login_user"], packages=asked["packages"], contained=contained
         )
     if "system" in gather:
-        asked = {key: given[key] for key in given if key not in ("files", "apt", "packages")}
-        machine.update(machine_system.collect(root, **asked))
-    if state:
+        names = ("names", "disk_paths", "lock_timeout", "login_user")
+        machine.update(machine_system.collect(root, **{name: asked[name] for name in names}))
+    return machine
+
+
+def job_images(root, asked, patience):
+    """Return what there is of the images of jobs, and, on the controller, of C(images) those that are made for them."""
+    found, states = {}, {}
+    if "images" in asked:
+        there = job_image_sources.look(asked["images"], job_image_sources.SECONDS * patience)
+        states = job_image_sources.states(asked, patience, there)
+        found["sources"] = job_image_sources.sources(there, asked["images"], asked.get("mounts") or (), root)
+        found["kept"] = job_image_sources.kept(asked) if asked["own"] else []
+        found["garbage"] = asked["own"] and job_image_sources.garbage(asked["store"]).exists()
+    if "node" in asked and not image_store.unreadable(asked["node"]["store"]):
+        found["stored"] = store_users.collect(asked["node"])
+    return found, states
+
+
+def collect(asked):
+    """Return the machine's answer to all that is asked."""
+    root, patience, hosts = asked["root"], asked["patience"], asked["hosts"]
+    machine = {"python": platform.python_version(), **gathered(root, asked)}
+    if asked["state"]:
         machine.update(machine_system.identity(root))
-        machine["state"] = machine_state.collect(root, {**state, "hosts": hosts}, patience)
-    if munge:
-        machine["munge"] = machine_key.collect(root, munge)
+    simple = {
+        "state": lambda ask: machine_state.collect(root, {**ask, "hosts": hosts}, patience),
+        "munge": lambda ask: machine_key.collect(root, ask),
+        "engine": lambda ask: machine_engine.collect(root, ask, patience),
+        "registry": lambda ask: machine_registry.collect(root, ask, patience),
+        "slurm": lambda ask: machine_slurm.collect(root, ask, patience),
+        "firewall": lambda ask: machine_firewall.collect(ask, patience),
+        "proxy": lambda ask: machine_proxy.collect(ask, root, patience),
+        "people": lambda ask: machine_users.collect(root, ask, patience),
+        "commands": lambda ask: {name: machine_commands.answer(one, patience) for name, one in ask.items()},
+    }
+    for name, look in simple.items():
+        if asked[name]:
+            machine[name] = look(asked[name])
     if "path" in hosts:
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
-    if engine:
-        machine["engine"] = machine_engine.collect(root, engine, patience)
-        if "disks" in machine:
-            machine["disks"].update(machine_system.disks(root, [machine["engine"]["images_at"]]))
-    if registry:
-        machine["registry"] = machine_registry.collect(root, registry, patience)
-    if images and store:
-        machine["images"] = image_recipe.collect(images, store, patience)
-    if job_images:
-        machine["job_images"] = {}
-    if "images" in job_images:
-        there = job_image_sources.look(job_images["images"], job_image_sources.SECONDS * patience)
-        machine.setdefault("images", {}).update(job_image_sources.states(job_images, patience, there))
-        mounts = job_images.get("mounts") or ()
-        machine["job_images"]["sources"] = job_image_sources.sources(there, job_images["images"], mounts, root)
-        machine["job_images"]["kept"] = job_image_sources.kept(job_images) if job_images["own"] else []
-        machine["job_images"]["garbage"] = job_images["own"] and job_image_sources.garbage(job_images["store"]).exists()
-    if "node" in job_images and not image_store.unreadable(job_images["node"]["store"]):
-        machine["job_images"]["stored"] = store_users.collect(job_images["node"])
-    if slurm:
-        machine["slurm"] = machine_slurm.collect(root, slurm, patience)
-    if firewall:
-        machine["firewall"] = machine_firewall.collect(firewall, patience)
-    if proxy:
-        machine["proxy"] = machine_proxy.collect(proxy, root, patience)
-    if people:
-        machine["people"] = machine_users.collect(root, people, patience)
-    if commands:
-        machine["commands"] = {name: machine_commands.answer(ask, patience) for name, ask in commands.items()}
+    if asked["engine"] and "disks" in machine:
+        machine["disks"].update(machine_system.disks(root, [machine["engine"]["images_at"]]))
+    if asked["images"] and asked["image_store"]:
+        machine["images"] = image_recipe.collect(asked["images"], asked["image_store"], patience)
+    if asked["job_images"]:
+        machine["job_images"], states = job_images(root, asked["job_images"], patience)
+        if "images" in asked["job_images"]:
+            machine.setdefault("images", {}).update(states)
+    return machine
+
+
+def main():
+    begun = time.time()
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    machine = collect(module.params)
     machine["clock"] = {"begun": begun, "ended": time.time()}
     module.exit_json(changed=False, machine=machine)
 

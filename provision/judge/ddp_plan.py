@@ -81,6 +81,24 @@ def _free(seen: _Seen) -> bool:
     return re.sub(r"[~+\-]+$", "", seen.state) in _FREE  # with ~ Slurm switches it on, with - it is planned for a job
 
 
+def _unable(seen: _Seen | None, unfit: str, partition: str) -> str:
+    """Return why no job can run on a node; empty where one can. ``unfit`` is what is known beside Slurm."""
+    if seen is None:
+        return "Slurm has it in no partition that the test user may use"
+    if unfit:
+        return one_line(unfit, 200)
+    if not _free(seen):
+        return f"{seen.state}: {seen.reason}" if seen.reason not in ("", "none") else seen.state
+    return "" if seen.partitions or seen.foreign or partition else "no partition that it is in is up"
+
+
+def _elsewhere(seen: _Seen, partition: str) -> str:
+    """Return why a node is not for the test user's jobs in this partition; empty where it is."""
+    if partition and partition not in seen.partitions:
+        return f"it is not in the partition {partition}, or that is down"
+    return "" if seen.partitions else f"the test user may not use partition {', '.join(seen.foreign)}"
+
+
 def divided(gres: object, mig: object) -> bool:
     """Tell whether a node declares MIG instances, by their layout or by a type such as 1g.10gb."""
     listed = gres if isinstance(gres, str) else ",".join(map(str, gres)) if isinstance(gres, Sequence) else ""
@@ -124,20 +142,12 @@ def plan(
             apart[node] = "it is outside this run"
         elif node in mig:
             apart[node] = "MIG: no training on its instances is tried, because NCCL takes no two instances of one GPU"
-        elif known is None:
-            out[node] = "Slurm has it in no partition that the test user may use"
-        elif known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):
+        elif known and known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):
             busy[node] = "busy with other jobs"
-        elif node in unfit:
-            out[node] = one_line(unfit[node], 200)
-        elif not _free(known):
-            out[node] = f"{known.state}: {known.reason}" if known.reason not in ("", "none") else known.state
-        elif partition and partition not in known.partitions:
-            apart[node] = f"it is not in the partition {partition}, or that is down"
-        elif known.foreign and not known.partitions:
-            apart[node] = f"the test user may not use partition {', '.join(known.foreign)}"
-        elif not known.partitions:
-            out[node] = "no partition that it is in is up"
+        elif why := _unable(known, unfit.get(node, ""), partition):
+            out[node] = why
+        elif known and (why := _elsewhere(known, partition)):
+            apart[node] = why
         else:
             kinds[gpus.get(node, 0)].append(node)
     jobs = []

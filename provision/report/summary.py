@@ -104,22 +104,13 @@ def show_run(
     if not judging:
         _failures(printer, report.failures)
         _failures(printer, report.unreachable)
-    told = report.failures or report.unreachable or report.stopped_by is not None
-    if not told and (report.rc != 0 or not report.started):
-        for message in report.messages:
-            printer.line(message)
-    if not judging and report.stopped_by is None:
-        for check in interruptions(report) if report.began else ():
-            printer.line(f"{fold([check.host])} {check.observed}".strip(), style="bold red")
+    _ends(printer, report, judging=judging)
     for warning in report.warnings:
         printer.line(f"Warning: {warning}", style="yellow")
     if simulated:
         printer.line(f"simulated: {', '.join(simulated)} (simulated hardware is not counted as proven)")
     if report.stopped_by is not None:
-        ended = f"Stopped. {sum(report.swept.values())} processes on the machines were ended."
-        if report.unswept:
-            ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
-        printer.line(ended, style="bold yellow")
+        _stopped(printer, report)
     if judgement:
         printer.line(verdict_line(judgement, simulated), style=COLOURS[judgement.word])
     if report.hosts:
@@ -128,6 +119,24 @@ def show_run(
         printer.line(f"record: {log}")
     if next_command:
         printer.line(f"next: {next_command}")
+
+
+def _ends(printer: Printer, report: RunReport, *, judging: bool) -> None:
+    """Write why a run has ended that neither failed on a machine nor was stopped."""
+    told = report.failures or report.unreachable or report.stopped_by is not None
+    if not told and (report.rc != 0 or not report.started):
+        for message in report.messages:
+            printer.line(message)
+    if not judging and report.stopped_by is None and report.began:
+        for check in interruptions(report):
+            printer.line(f"{fold([check.host])} {check.observed}".strip(), style="bold red")
+
+
+def _stopped(printer: Printer, report: RunReport) -> None:
+    ended = f"Stopped. {sum(report.swept.values())} processes on the machines were ended."
+    if report.unswept:
+        ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
+    printer.line(ended, style="bold yellow")
 
 
 def verdict_line(judgement: RunVerdict, simulated: Sequence[str] = ()) -> str:

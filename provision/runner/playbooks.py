@@ -184,9 +184,6 @@ def _runner(
 def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[str]:
     """Return ansible-playbook's options. Values that may be secret are offered through pipes, open while it runs."""
 
-    def offer(name: str, text: str) -> str:
-        return str(stack.enter_context(offered(record.directory / name, text)))
-
     arguments = ["-e", f"clusterctl_run={record.id}"]
     if options.left_out:
         arguments += ["-e", json.dumps({"clusterctl_left_out": sorted(options.left_out)})]
@@ -196,8 +193,13 @@ def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[
         if values:
             arguments += [flag, ",".join(values)]
     arguments += [flag for flag, wanted in (("--check", options.check), ("--diff", options.diff)) if wanted]
-    if options.extra_vars:
-        arguments += ["-e", "@" + offer("extra-vars", json.dumps(dict(options.extra_vars)))]
+    for flag, mark, name, text in (
+        ("-e", "@", "extra-vars", json.dumps(dict(options.extra_vars)) if options.extra_vars else None),
+        ("--become-password-file", "", "become", options.become_password),
+        ("--vault-password-file", "", "vault", options.vault_password),
+    ):
+        if text is not None:
+            arguments += [flag, f"{mark}{stack.enter_context(offered(record.directory / name, text))}"]
     arguments += options.extra_args
     if options.forks:
         arguments += ["--forks", str(options.forks)]
@@ -205,10 +207,6 @@ def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[
         arguments += ["--user", options.user]
     if options.verbosity:
         arguments.append("-" + "v" * options.verbosity)
-    if options.become_password is not None:
-        arguments += ["--become-password-file", offer("become", options.become_password)]
-    if options.vault_password is not None:
-        arguments += ["--vault-password-file", offer("vault", options.vault_password)]
     for flag, values in (("--vault-password-file", options.vault_files), ("--vault-id", options.vault_ids)):
         for value in values:
             arguments += [flag, value]

@@ -173,6 +173,27 @@ def missing(home):
     return False
 
 
+def make_homes(module, wanted, done):
+    """Make the homes that are missing, and note each in ``done``."""
+    for user in wanted["users"]:
+        if user["name"] not in wanted["homes"] or not missing(user["home"]):
+            continue
+        done.append(f"make {user['home']}")
+        if module.check_mode:
+            continue
+        owner = pwd.getpwnam(user["name"])
+        try:
+            make_home(user["home"], owner.pw_uid, owner.pw_gid)
+        except OSError as error:
+            own = f"install -d -m 700 -o {user['uid']} -g {owner.pw_gid}"
+            why = (
+                f"{done[-1]}: {error.strerror}. Where this file system's server makes root nobody, make it"
+                f" there ({own} DIRECTORY; seen here within a minute), or have the server do so and set"
+                " cluster_users_homes: false"
+            )
+            module.fail_json(msg=why, done=done)
+
+
 def main():
     """Run the module."""
     entries = {"type": "list", "elements": "dict", "required": True}
@@ -208,20 +229,7 @@ def main():
             done.append(f"write {path}")
             if not module.check_mode:
                 write(module, path, after)
-    for user in wanted["users"]:
-        if user["name"] in wanted["homes"] and missing(user["home"]):
-            done.append(f"make {user['home']}")
-            if not module.check_mode:
-                try:
-                    make_home(user["home"], *pwd.getpwnam(user["name"])[2:4])
-                except OSError as error:
-                    own = f"install -d -m 700 -o {user['uid']} -g {pwd.getpwnam(user['name']).pw_gid}"
-                    why = (
-                        f"{done[-1]}: {error.strerror}. Where this file system's server makes root nobody, make it"
-                        f" there ({own} DIRECTORY; seen here within a minute), or have the server do so and set"
-                        " cluster_users_homes: false"
-                    )
-                    module.fail_json(msg=why, done=done)
+    make_homes(module, wanted, done)
     module.exit_json(changed=bool(done), done=done)
 
 
