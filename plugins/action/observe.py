@@ -61,9 +61,6 @@ try:
 except ImportError:
     TaskTimeoutError = AnsibleConnectionFailure
 
-#: The family of which a machine is taken to be until it has said its own: asking for another's packages costs nothing.
-FAMILY = "Debian"
-
 
 def _data():
     """Return defaults and constants of all roles that are observed, their templates unresolved.
@@ -210,15 +207,8 @@ class ActionModule(ActionBase):
 
     def _answered(self, roles, task_vars, patience):
         """Return the machine's facts, and what goes on from them as Ansible's."""
-        given = dict(task_vars.get("ansible_facts") or {})
-        family = given.get("os_family") or FAMILY
-        facts = self._asked(roles, _with_facts(task_vars, os_family=family), patience)
-        known = road.handed_on(facts, given)
-        if known["os_family"] not in (family, ""):
-            # Which packages a role wants, and where its files are, goes by the family: the questions were another's.
-            facts = self._asked(roles, _with_facts(task_vars, os_family=known["os_family"]), patience)
-            known = road.handed_on(facts, given)
-        return facts, known
+        facts = self._asked(roles, task_vars, patience)
+        return facts, road.handed_on(facts, task_vars.get("ansible_facts"))
 
     def _judged(self, roles, task_vars, patience, verify):
         """Return the machine's facts, what goes on from them, what each role wants, and the checks of each role."""

@@ -82,7 +82,7 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
     on_bus = [] if contained else on_the_bus.devices(root)
     seen = on_the_bus.gpus(on_bus)
     kernel = kernel_side.kernels(root)
-    installed = package_side.packages(root, run)
+    installed = package_side.packages(run)
     module = kernel_side.loaded_module(root)
     concerned = bool(seen or installed or module["loaded"])
     releases = sorted(kernel["headers"], key=kernel_side.release_order) if concerned else []
@@ -91,7 +91,7 @@ def collect(root="/", run=None, files=(), apt=False, contained=False):
     known = services(root, run) if concerned else {}
     held = holders(root) if module["loaded"] else []
     _, dkms = run(["dkms", "status"]) if installed else (None, "")
-    manager = next((info for name, info in installed.items() if re.match(r"nvidia-fabric-?manager", name)), None)
+    manager = next((info for name, info in installed.items() if name.startswith("nvidia-fabricmanager")), None)
     return {
         "gpus": seen,
         "passed_through": on_the_bus.passed_through(on_bus),

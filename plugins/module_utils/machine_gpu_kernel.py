@@ -13,7 +13,7 @@ from ansible.module_utils.machine_hardware import listed, read
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 #: Where a release of the kernel keeps modules that are not its own. Ubuntu's signed ones are in kernel/nvidia-*.
-_MODULE_PLACES = ("updates", "extra", "weak-updates", "kernel/drivers/video", "kernel/drivers/char")
+_MODULE_PLACES = ("updates", "extra", "kernel/drivers/video", "kernel/drivers/char")
 
 
 def kernels(root):
@@ -100,9 +100,8 @@ def modified(path):
 
 
 def _initial(root, release):
-    """Return a kernel's initial file system, by the name that initramfs-tools gives it, else by that of dracut."""
-    image = Path(root, "boot/initrd.img-" + release)
-    return image if image.exists() else Path(root, "boot/initramfs-" + release + ".img")
+    """Return a kernel's initial file system, by the name that initramfs-tools gives it."""
+    return Path(root, "boot/initrd.img-" + release)
 
 
 def _has_headers(root, release):

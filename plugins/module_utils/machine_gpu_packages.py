@@ -7,17 +7,17 @@ from __future__ import annotations
 import re
 
 from ansible.module_utils.machine_gpu_kernel import release_order
-from ansible.module_utils.machine_hardware import listed, read
+from ansible.module_utils.machine_hardware import listed
 
 #: Packages of a driver. GPUs in containers and developers' tools carry NVIDIA's name too and are none.
 _DRIVER_PACKAGE = re.compile(
-    r"(lib)?nvidia-|libnvidia|cuda-drivers|libcuda1$|libnvcuvid1$|libnvoptix1$|kmod-nvidia|firmware-nvidia"
-    r"|linux-(modules|objects|signatures)-nvidia|xserver-xorg-video-nvidia|glx-alternative-nvidia|libnvsdm|libxnvctrl|dnf-plugin-nvidia"
+    r"(lib)?nvidia-|libnvidia|cuda-drivers|libcuda1$|libnvcuvid1$|libnvoptix1$|firmware-nvidia"
+    r"|linux-(modules|objects|signatures)-nvidia|xserver-xorg-video-nvidia|glx-alternative-nvidia|libnvsdm|libxnvctrl"
 )
 _OTHER_PACKAGE = re.compile(r"(lib)?nvidia-(container|ctk|docker|cuda-toolkit|nsight|vaapi|texture|profiler|visual)")
 _PATTERNS = ("*nvidia*", "cuda-drivers*", "libcuda1", "libnvcuvid1", "libnvsdm*", "libxnvctrl*")
 
-_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib")
 
 
 def libraries(root):
@@ -36,15 +36,10 @@ def libraries(root):
 _OF_THE_DISTRIBUTION = re.compile(r"debian|ubuntu|canonical", re.IGNORECASE)
 
 
-def packages(root, run):
+def packages(run):
     """Return the driver's packages: version without epoch, whether held, who made them, and whether complete."""
     question = r"${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\t${Maintainer}\n"
-    code, text = run(["dpkg-query", "-W", "-f=" + question, *_PATTERNS])
-    locks = []
-    if code is None:
-        question = r"%{NAME}\t%{VERSION}-%{RELEASE}\tinstall\tinstalled\t%{VENDOR}\n"
-        code, text = run(["rpm", "-qa", "--qf", question, *_PATTERNS])
-        locks = read(root, "etc/dnf/plugins/versionlock.list").splitlines()
+    _, text = run(["dpkg-query", "-W", "-f=" + question, *_PATTERNS])
     found = {}
     for line in text.splitlines():
         fields = line.split("\t")
@@ -54,7 +49,7 @@ def packages(root, run):
         if _DRIVER_PACKAGE.match(name) and not _OTHER_PACKAGE.match(name):
             found[name] = {
                 "version": version.split(":", 1)[-1],
-                "held": want == "hold" or any(re.match(re.escape(name) + r"-\d", line) for line in locks),
+                "held": want == "hold",
                 "complete": status == "installed",
                 "origin": "nvidia"
                 if "nvidia" in maker.lower() and not _OF_THE_DISTRIBUTION.search(maker)

@@ -15,8 +15,8 @@ from ansible.module_utils.machine_hardware import listed, read
 
 _PEER_SYMBOL = "ib_register_peer_memory_client"
 #: Packages and the service of the forerunner of nvidia-peermem.
-_OLD_PACKAGES = ("nvidia-peer-memory", "nvidia-peer-memory-dkms", "nvidia_peer_memory", "nv_peer_mem")
-_OFED_PACKAGES = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel", "doca-ofed", "mlnx-ofa_kernel")
+_OLD_PACKAGES = ("nvidia-peer-memory", "nvidia-peer-memory-dkms")
+_OFED_PACKAGES = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel", "doca-ofed")
 
 
 def has_symbol(path):
@@ -68,15 +68,9 @@ def ofed(run):
 def installed(run):
     """Return the versions of those packages of both forerunner and OFED that are installed."""
     names = [*_OLD_PACKAGES, *_OFED_PACKAGES]
-    answer = run(["dpkg-query", "-W", "-f=${Package} ${Version} ${db:Status-Status}\n", *names])
-    if answer is not None:
-        lines = (line.split() for line in answer.splitlines())
-        return {words[0]: words[1] for words in lines if words[2:] == ["installed"]}
-    lines = (
-        line.split()
-        for line in (run(["rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n", *names]) or "").splitlines()
-    )
-    return {words[0]: words[1] for words in lines if len(words) == 2}
+    answer = run(["dpkg-query", "-W", "-f=${Package} ${Version} ${db:Status-Status}\n", *names]) or ""
+    lines = (line.split() for line in answer.splitlines())
+    return {words[0]: words[1] for words in lines if words[2:] == ["installed"]}
 
 
 def modules(root, run, kernel):

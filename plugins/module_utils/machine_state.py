@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -102,23 +103,19 @@ def paths(root, asked, texts=(), contents=(), now=None):
 
 
 def packages(names, patience=1, run=None):
-    """Return version and hold of each package that is installed, asked of dpkg or rpm; None where neither answers."""
+    """Return version and hold of each package that is installed, asked of dpkg; None where it does not answer."""
     run = run or printed
-    if not names:
+    # A machine without dpkg has none of them, and preflight says that its system is none that is served.
+    if not names or not shutil.which("dpkg-query"):
         return {}
     answer = run(
         ["dpkg-query", "-W", "-f=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n", *names],
         10 * patience,
     )
-    if answer is not None:
-        rows = [line.split("\t") for line in answer.splitlines()]
-        return {row[0]: {"version": row[1], "held": row[2] == "hold"} for row in rows if row[3:] == ["installed"]}
-    answer = run(["rpm", "-q", "--qf", "%{NAME}\t%{VERSION}-%{RELEASE}\n", *names], 10 * patience)
     if answer is None:
         return None
-    rows = [line.split("\t") for line in answer.splitlines() if "\t" in line]
-    locks = run(["cat", "/etc/dnf/plugins/versionlock.list"], 5 * patience) or ""
-    return {row[0]: {"version": row[1], "held": f"{row[0]}-" in locks and row[1] in locks} for row in rows}
+    rows = [line.split("\t") for line in answer.splitlines()]
+    return {row[0]: {"version": row[1], "held": row[2] == "hold"} for row in rows if row[3:] == ["installed"]}
 
 
 def services(names, patience=1, run=None, now=None):

@@ -43,13 +43,12 @@ _TIME_ERROR = 5
 
 
 def os_release(root):
-    """Return ``id``, ``version``, ``like`` and ``name`` of the operating system, and whether it is a DGX OS."""
+    """Return ``id``, ``version`` and ``name`` of the operating system, and whether it is a DGX OS."""
     lines = read(root, "etc/os-release").splitlines()
     fields = {key: value.strip("\"'") for key, _, value in (line.partition("=") for line in lines)}
     return {
         "id": fields.get("ID", ""),
         "version": fields.get("VERSION_ID", ""),
-        "like": fields.get("ID_LIKE", ""),
         "name": fields.get("PRETTY_NAME", ""),
         "dgx": Path(root, "etc/dgx-release").exists(),
     }
@@ -184,15 +183,12 @@ def packages_interrupted(root):
 
 
 def packages_missing(names, run=None):
-    """Return those of ``names`` that are not installed, asked of dpkg or rpm."""
+    """Return those of ``names`` that are not installed, asked of dpkg."""
     run = run or printed
     if not names:
         return []
-    answer = run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *names])
-    if answer is not None:
-        there = {line.split()[0] for line in answer.splitlines() if line.endswith(" installed")}
-    else:
-        there = set((run(["rpm", "-q", "--qf", "%{NAME}\n", *names]) or "").splitlines())
+    answer = run(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *names]) or ""
+    there = {line.split()[0] for line in answer.splitlines() if line.endswith(" installed")}
     return [name for name in names if name not in there]
 
 

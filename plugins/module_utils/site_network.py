@@ -19,8 +19,8 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 #: What the role base_system writes of cluster_proxy.
 DECLARED = "/etc/clusterctl/proxy"
 
-#: Where distributions keep all authorities that the machine trusts: Debian and Ubuntu, then the RedHat family.
-BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+#: Where Debian and Ubuntu keep all authorities that the machine trusts.
+BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 #: What pip reads for root, the last first (https://pip.pypa.io/en/stable/topics/configuration/).
 PIP = ("/root/.config/pip/pip.conf", "/root/.pip/pip.conf", "/etc/pip.conf", "/etc/xdg/pip/pip.conf")
@@ -80,7 +80,7 @@ def certificate(root="/"):
     """Return the file of authorities that pip goes by here: its own configuration's, or the machine's; or nothing."""
     texts = [text_of(path, root) for path in PIP]
     named = [name for text in texts for name in re.findall(r"^\s*cert\s*=\s*(\S+)\s*$", text, re.M)]
-    return next((path for path in (*named, *BUNDLES) if _readable(root, path)), "")
+    return next((path for path in (*named, BUNDLE) if _readable(root, path)), "")
 
 
 def _readable(root, path):

@@ -4,10 +4,9 @@
 """Have the key that a package repository is signed with, and no other key.
 
 Why not C(ansible.builtin.get_url) with a checksum: that is one of a file, and the same key is another file each
-time that it is exported. C(ansible.builtin.rpm_key) wants gpg on the machine and is for rpm alone. This is for keys
-that cannot come with a role: of mirrors that sign anew, of DOCA, and of NVIDIA's repository for dnf. The last two were
-looked for in Debian's packages of keys (extrepo-offline-data 1.0.7, all keyrings of Debian 12), which have neither. No
-figure: safety, because a key is written only after its fingerprint was compared.
+time that it is exported. This is for keys that cannot come with a role: of mirrors that sign anew, and of DOCA.
+The last was looked for in Debian's packages of keys (extrepo-offline-data 1.0.7, all keyrings of Debian 12), which do
+not have it. No figure: safety, because a key is written only after its fingerprint was compared.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ module: repository_key
 short_description: Have the key that a package repository is signed with, and no other key
 description:
   - Fetches a public key, works out its fingerprint, and writes it only if that is one of those expected. Nothing else
-    is needed on the machine, not even gpg; apt and rpm read the file as it is.
+    is needed on the machine, not even gpg; apt reads the file as it is.
   - A file that holds the expected keys is left as it is, so that a later run needs no network; its mode and owner are
     set, as of C(ansible.builtin.copy).
 options:

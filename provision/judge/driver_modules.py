@@ -46,7 +46,6 @@ def _module(subject: Subject, gpu: Mapping[str, Any], kernel: str, planned: Plan
         lacking = gpu["kernel"]["headers"].get(kernel) is not True
         seen = f"{kernel} {when} and has no nvidia module" + (" (its headers are missing)" if lacking else "")
         seen += f"; the module exists for {', '.join(others)}" if others else "; no kernel has one"
-        package = f"kernel-devel-{kernel}" if planned.family == "RedHat" else f"linux-headers-{kernel}"
         return subject.check(
             name,
             False,
@@ -54,7 +53,7 @@ def _module(subject: Subject, gpu: Mapping[str, Any], kernel: str, planned: Plan
             expected,
             source="the kernels that run and boot next",
             cause="; ".join(gpu["dkms"]) or "DKMS has built nothing for it",
-            fix=f"clusterctl provision gpu (installs {package}), or boot and hold the other kernel",
+            fix=f"clusterctl provision gpu (installs linux-headers-{kernel}), or boot and hold the other kernel",
         )
     flavour = "open" if is_open(module) else "proprietary"
     version = module.get("version", "")

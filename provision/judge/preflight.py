@@ -11,7 +11,7 @@ from provision.model.addresses import is_loopback, short
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.engine import DATA_ROOT, was_configured
 from provision.model.facts import Disk, MachineFacts
-from provision.model.systems import SERVED, known
+from provision.model.systems import SYSTEMS, known
 from provision.model.versions import version
 
 SUBJECT = Subject(
@@ -74,9 +74,9 @@ def _basics(facts: MachineFacts) -> list[Check]:
             fix="install a newer python3, or set ansible_python_interpreter",
         ),
         SUBJECT.check(
-            "system", entry in SERVED and not dgx, ("DGX OS on " if dgx else "") + (system["name"] or system["id"]),
-            ", ".join(f"{one.id} {'/'.join(one.versions)}" for one in SERVED), source="the roles' tables",
-            cause=_DGX if dgx else entry.lacks if entry else "the roles have no package names for this system",
+            "system", entry is not None and not dgx, ("DGX OS on " if dgx else "") + (system["name"] or system["id"]),
+            ", ".join(f"{one.id} {'/'.join(one.versions)}" for one in SYSTEMS), source="the roles' tables",
+            cause=_DGX if dgx else "the roles have no package names for this system",
             fix="install one of the supported systems",
         ),
         SUBJECT.check(

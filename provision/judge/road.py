@@ -35,7 +35,6 @@ from provision.judge import (
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
-from provision.model.systems import family
 
 #: A role's own judge, for what packages, files and services do not say.
 Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
@@ -181,8 +180,7 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
 
     ``before`` are the machine's Ansible facts: what earlier questions of the run were about stays.
 
-    ``os_family`` in Ansible's words; ``cluster_machine``, what the role's own texts rest on; ``cluster_shared``, what
-    other machines are compared with.
+    ``cluster_machine``, what the role's own texts rest on; ``cluster_shared``, what other machines are compared with.
     """
     before = before or {}
     shared: dict[str, Any] = {}
@@ -237,11 +235,9 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     if facts.get("engine", {}).get("late") and "dockerd" not in silent:
         # So that no other question of the run waits for it.
         silent.append("dockerd")
-    system = facts.get("os")
     return {
         **({"cluster_silent": silent} if silent else {}),
-        **_distribution(system),
-        "os_family": family(system["id"], system.get("like", "")) if system else before.get("os_family", ""),
+        **_distribution(facts.get("os")),
         "cluster_machine": {**(before.get("cluster_machine") or {}), **machine},
         "cluster_shared": {**known, **shared},
     }

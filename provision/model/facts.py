@@ -64,7 +64,6 @@ class OperatingSystem(TypedDict):
 
     id: Text
     version: Text
-    like: NotRequired[Text]
     name: Text
     dgx: NotRequired[bool]
 

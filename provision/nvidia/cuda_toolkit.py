@@ -20,7 +20,7 @@ _INSTALLER = re.compile(r"cuda_(?P<release>(?P<version>\d+\.\d+)\.\d+)_(?P<drive
 #: What belongs to a driver or a kernel. A toolkit that brings one of these would replace the node's driver.
 _DRIVER = re.compile(
     r"(lib)?nvidia-(?!cuda-toolkit|container).*|cuda-drivers.*|cuda|cuda-\d+-\d+|cuda-runtime-.*|cuda-demo-suite-.*"
-    r"|libcuda1(:.*)?|kmod-nvidia.*|dkms|xserver-xorg-video-nvidia.*|linux-(image|headers|modules|objects)-.*|kernel(-.*)?"
+    r"|libcuda1(:.*)?|dkms|xserver-xorg-video-nvidia.*|linux-(image|headers|modules|objects)-.*"
 )
 
 
@@ -146,11 +146,8 @@ def _ended(found: Mapping[str, str]) -> list[str]:
 
 
 def simulated(text: str) -> tuple[str, ...]:
-    """Return the packages that a simulation of apt or dnf says would be installed."""
-    found = re.findall(r"(?m)^Inst (\S+)", text)
-    # dnf: " name  x86_64  1:2.3-4  repository  5 M" in a table.
-    found += re.findall(r"(?m)^ (\S+) +(?:x86_64|aarch64|noarch) +\S+ +\S+ +[\d.]+ [kMG]", text)
-    return tuple(dict.fromkeys(found))
+    """Return the packages that a simulation of apt says would be installed."""
+    return tuple(dict.fromkeys(re.findall(r"(?m)^Inst (\S+)", text)))
 
 
 def intruders(packages: Iterable[str]) -> tuple[str, ...]:

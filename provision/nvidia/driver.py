@@ -65,11 +65,7 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     # Where Fabric Manager runs, the driver cannot move without it: what is installed counts as the version asked for.
     there = installed_version(gpu["packages"])
     pinned = version or (there if manager and there.startswith(f"{branch}.") else "")
-    files = packages.module_files(system)
-    if system.family == "Debian":
-        files |= packages.apt_files(system, source, branch, pinned, url, gpu["apt"])
-    else:
-        files |= packages.dnf_files(url)
+    files = packages.module_files(system) | packages.apt_files(system, source, branch, pinned, url, gpu["apt"])
     absent = tuple(path for path in packages.FILES if path not in files)
     made = Plan(
         warnings=tuple(warnings),
@@ -77,11 +73,9 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         branch=branch,
         version=pinned,
         flavour=flavour,
-        family=system.family,
         kernels=kernels,
         key=_key(system, source, url, wants),
         files=files,
-        stream=packages.stream(system, branch, flavour),
         install=_install(system, source, branch, flavour, kernels, signed, wants),
         fabric_manager=manager,
         fabric=tuple(packages.fabric(system, source, branch)) if manager else (),
@@ -116,7 +110,7 @@ def newest_common(offered: str, planned: Plan) -> str:
 def exactly(planned: Plan) -> tuple[str, ...]:
     """Return all packages of a plan as the package manager is asked for them together, with versions where known."""
     version = f"{planned.version}*" if planned.version else f"{planned.branch}.*"
-    exact = _versioned(planned) if planned.version or planned.family == "RedHat" else planned.fabric
+    exact = _versioned(planned) if planned.version else planned.fabric
     return tuple(
         f"{name}={version}" if name in exact else name
         for name in dict.fromkeys([*(name for step in planned.install for name in step), *planned.fabric])
@@ -133,16 +127,15 @@ def _same_source(origin: str, repository: str) -> bool:
     if not repository:
         return packages.REPOSITORIES not in origin
     address = re.sub(r"^file:/+", "file:/", repository.rstrip("/"))
-    return origin == packages.REPO_ID or f"{origin} ".replace("/ ", " ").startswith(f"{address} ")
+    return f"{origin} ".replace("/ ", " ").startswith(f"{address} ")
 
 
 def _key(system: packages.System, source: str, url: str, wants: Mapping[str, Any]) -> dict[str, Any]:
     if source == "distribution":
         return {}
-    path = packages.APT_KEY if system.family == "Debian" else packages.RPM_KEY
-    ours = "" if wants["keyring"] or wants["fingerprint"] else packages.KEYS.get(system.fingerprint, "")
+    ours = "" if wants["keyring"] or wants["fingerprint"] else packages.KEYS[system.fingerprint]
     return {
-        "path": path,
+        "path": packages.APT_KEY,
         "file": ours,
         "url": "" if ours else str(wants["keyring"]) or f"{url.rstrip('/')}/{system.key}",
         "fingerprints": [str(wants["fingerprint"]) or system.fingerprint],
@@ -161,9 +154,8 @@ def _install(
     named = [str(name) for name in wants["packages"]]
     driver = named or packages.driver(system, source, branch, flavour, kernels, signed=signed)
     steps = (
-        packages.pinning(system, source, branch),
-        packages.epel(system),
-        packages.headers(system, kernels, signed=signed),
+        packages.pinning(source, branch),
+        packages.headers(kernels, signed=signed),
         driver,
     )
     return tuple(tuple(step) for step in steps if step)

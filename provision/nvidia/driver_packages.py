@@ -34,14 +34,12 @@ _GLOBS = (
 #: Files of ours on a machine; each is written whole.
 LIST, PIN = "/etc/apt/sources.list.d/clusterctl-nvidia.list", "/etc/apt/preferences.d/clusterctl-nvidia"
 UNATTENDED = "/etc/apt/apt.conf.d/52clusterctl-nvidia"
-REPO_ID = "clusterctl-nvidia"
-REPO, RPM_KEY = "/etc/yum.repos.d/clusterctl-nvidia.repo", "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
 APT_KEY = "/usr/share/keyrings/clusterctl-nvidia.asc"
 NOUVEAU = "/etc/modprobe.d/clusterctl-nouveau.conf"
 PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/clusterctl.conf"
-FILES = (LIST, PIN, UNATTENDED, REPO, NOUVEAU, PERSISTENCE)
-#: What is asked of a machine: those files, the keys, and the directories of both.
-PLACES = (*FILES, APT_KEY, RPM_KEY, *dict.fromkeys(path.rpartition("/")[0] for path in (*FILES, APT_KEY, RPM_KEY)))
+FILES = (LIST, PIN, UNATTENDED, NOUVEAU, PERSISTENCE)
+#: What is asked of a machine: those files, the key, and the directories of both.
+PLACES = (*FILES, APT_KEY, *dict.fromkeys(path.rpartition("/")[0] for path in (*FILES, APT_KEY)))
 
 _HEADER = "# Written by clusterctl.\n"
 
@@ -52,7 +50,6 @@ class System:
 
     id: str
     version: str
-    family: str
     folder: str
     key: str
     fingerprint: str
@@ -60,20 +57,17 @@ class System:
 
 _OLD_KEY = ("3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
 _TRIXIE_KEY = ("8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200")
-_RPM_KEY = ("D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685")
 
-#: Keys that come with the role, by fingerprint, as Debian's extrepo-offline-data 1.0.7 has them: none is for dnf.
+#: Keys that come with the role, by fingerprint, as Debian's extrepo-offline-data 1.0.7 has them.
 KEYS = {_OLD_KEY[1]: "3bf863cc.asc", _TRIXIE_KEY[1]: "8793F200.asc"}
 
 
 def system(name: str, version: str) -> System | None:
     """Return the entry for an operating system, by ``ID`` and ``VERSION_ID`` of os-release; None if there is none."""
     if name == "ubuntu" and version in ("22.04", "24.04"):
-        return System(name, version, "Debian", f"ubuntu{version.replace('.', '')}", *_OLD_KEY)
+        return System(name, version, f"ubuntu{version.replace('.', '')}", *_OLD_KEY)
     if name == "debian" and version in ("12", "13"):
-        return System(name, version, "Debian", f"debian{version}", *(_OLD_KEY if version == "12" else _TRIXIE_KEY))
-    if name in ("rhel", "rocky", "almalinux", "centos", "ol") and version.split(".")[0] == "9":
-        return System(name, "9", "RedHat", "rhel9", *_RPM_KEY)
+        return System(name, version, f"debian{version}", *(_OLD_KEY if version == "12" else _TRIXIE_KEY))
     return None
 
 
@@ -91,26 +85,19 @@ def flavour_kept_up(machine: System, source: str) -> str:
     return "proprietary" if machine.id == "debian" and source == "distribution" else "open"
 
 
-def pinning(machine: System, source: str, branch: int) -> list[str]:
+def pinning(source: str, branch: int) -> list[str]:
     """Return the package that keeps NVIDIA's repository to a branch, to be installed before all others.
 
     An exact version is kept by our own preferences alone: a mirror need not have that version's package.
     """
-    named = source != "distribution" and machine.family == "Debian" and branch >= PINNING
+    named = source != "distribution" and branch >= PINNING
     return [f"nvidia-driver-pinning-{branch}"] if named else []
 
 
-def epel(machine: System) -> list[str]:
-    """Return the package that brings EPEL, which has dkms: the rebuilds of RHEL carry it, RHEL itself does not."""
-    return ["epel-release"] if machine.id in ("rocky", "almalinux", "centos") else []
-
-
-def headers(machine: System, kernels: Sequence[str], *, signed: bool) -> list[str]:
+def headers(kernels: Sequence[str], *, signed: bool) -> list[str]:
     """Return the packages that building modules for these kernels takes; modules that are signed are built already."""
     if signed:
         return []
-    if machine.family == "RedHat":
-        return ["dkms", *(f"kernel-devel-{kernel}" for kernel in kernels)]
     return ["dkms", *(f"linux-headers-{kernel}" for kernel in kernels)]
 
 
@@ -119,8 +106,6 @@ def driver(
 ) -> list[str]:
     """Return the driver's packages for computing: kernel modules, libraries, nvidia-smi, persistenced."""
     is_open = flavour == "open"
-    if machine.family == "RedHat":
-        return ["nvidia-driver-cuda", "kmod-nvidia-open-dkms" if is_open else "kmod-nvidia-latest-dkms"]
     if machine.id == "debian":
         return _debian(source, branch, is_open)
     if source == "distribution":
@@ -154,7 +139,7 @@ def fabric_manager(machine: System, source: str, branch: int) -> str:
         return f"nvidia-fabricmanager-{branch}" if machine.id == "ubuntu" else ""
     if branch >= FABRIC_UNSUFFIXED:
         return "nvidia-fabricmanager"
-    return "nvidia-fabric-manager" if machine.family == "RedHat" else f"nvidia-fabricmanager-{branch}"
+    return f"nvidia-fabricmanager-{branch}"
 
 
 def fabric(machine: System, source: str, branch: int) -> list[str]:
@@ -162,11 +147,6 @@ def fabric(machine: System, source: str, branch: int) -> list[str]:
     manager = fabric_manager(machine, source, branch)
     unsuffixed = source != "distribution" and branch >= FABRIC_UNSUFFIXED
     return [manager, "libnvidia-nscq" if unsuffixed else f"libnvidia-nscq-{branch}"] if manager else []
-
-
-def stream(machine: System, branch: int, flavour: str) -> str:
-    """Return the module stream that keeps dnf to a branch; empty where there are none."""
-    return f"{branch}-{'open' if flavour == 'open' else 'dkms'}" if machine.family == "RedHat" else ""
 
 
 def apt_files(
@@ -207,14 +187,6 @@ def _unattended() -> str:
         "// Written by clusterctl. A new library beside the loaded module stops every GPU of the machine.\n"
         f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n"
     )
-
-
-def dnf_files(url: str) -> dict[str, str]:
-    """Return dnf's repository, by path."""
-    return {
-        REPO: f"{_HEADER}[{REPO_ID}]\nname=NVIDIA driver\nbaseurl={url}\nenabled=1\ngpgcheck=1\n"
-        f"gpgkey=file://{RPM_KEY}\n"
-    }
 
 
 def module_files(machine: System) -> dict[str, str]:

@@ -40,14 +40,12 @@ class Plan:
     branch: int = 0
     version: str = ""
     flavour: str = ""
-    family: str = ""
     kernels: tuple[str, ...] = ()
     repository: str = ""
     key: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     obsolete: tuple[str, ...] = ()
-    stream: str = ""
     install: tuple[tuple[str, ...], ...] = ()
     fabric_manager: str = ""
     fabric: tuple[str, ...] = ()

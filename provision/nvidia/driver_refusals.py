@@ -21,7 +21,7 @@ def refusals(
         *_of_version(wants, branch),
         *_of_source(wants, system, source, branch, str(machine["architecture"])),
         *_of_cuda(wants, branch),
-        *_of_installed(gpu, system, source),
+        *_of_installed(gpu, source),
         *_of_secure_boot(gpu, wants, system, source),
     ]
     if machine["packages_interrupted"]:
@@ -135,15 +135,6 @@ def _of_source(
         ]
     if source != "distribution":
         return []
-    if system.family == "RedHat":
-        return [
-            Finding(
-                "source",
-                f"nvidia_driver_source is distribution on {system.id}",
-                "its archive has no driver",
-                "nvidia_driver_source: nvidia or mirror",
-            )
-        ]
     if only and only != branch:
         return [
             Finding(
@@ -170,7 +161,7 @@ def _of_cuda(wants: Mapping[str, Any], branch: int) -> list[Finding]:
     ]
 
 
-def _of_installed(gpu: Mapping[str, Any], system: packages.System, source: str) -> list[Finding]:
+def _of_installed(gpu: Mapping[str, Any], source: str) -> list[Finding]:
     found = []
     branches = branches_of(gpu["packages"])
     if len(branches) > 1:
@@ -179,7 +170,7 @@ def _of_installed(gpu: Mapping[str, Any], system: packages.System, source: str) 
                 "branches",
                 f"branches {' and '.join(map(str, branches))} are both installed",
                 "their libraries and modules do not fit each other",
-                f"on the machine, remove all but one: {_remove(gpu, system, branches[:-1])}",
+                f"on the machine, remove all but one: {_remove(gpu, branches[:-1])}",
             )
         )
     if gpu["runfile"]:
@@ -199,7 +190,7 @@ def _of_installed(gpu: Mapping[str, Any], system: packages.System, source: str) 
                 "source",
                 f"the installed driver is from {' and '.join(sorted(origins))}, wanted: {source}",
                 "the two families' packages overwrite each other's files",
-                f"keep nvidia_driver_source: {min(origins)}; or, without jobs: {_remove(gpu, system, branches)}",
+                f"keep nvidia_driver_source: {min(origins)}; or, without jobs: {_remove(gpu, branches)}",
             )
         )
     return found
@@ -224,7 +215,6 @@ def _of_secure_boot(
     ]
 
 
-def _remove(gpu: Mapping[str, Any], system: packages.System, branches: Sequence[int]) -> str:
+def _remove(gpu: Mapping[str, Any], branches: Sequence[int]) -> str:
     gone = [name for name, info in gpu["packages"].items() if release_of(name, info) in branches]
-    command = "dnf remove" if system.family == "RedHat" else "apt-get purge --allow-change-held-packages"
-    return f"{command} {' '.join(sorted(gone))}"
+    return f"apt-get purge --allow-change-held-packages {' '.join(sorted(gone))}"

@@ -45,7 +45,7 @@ def unknown_system(system: Mapping[str, Any]) -> Finding:
     return Finding(
         "system",
         str(system.get("name") or system.get("id") or "an unknown system"),
-        "package names are known for Ubuntu 22.04 and 24.04, Debian 12 and 13, and RHEL 9 and its rebuilds",
+        "package names are known for Ubuntu 22.04 and 24.04, Debian 12 and 13",
         "install the driver by hand and set nvidia_driver_install: false",
     )
 

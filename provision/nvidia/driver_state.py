@@ -16,11 +16,11 @@ from provision.nvidia.releases import version as numbers
 _CORE = re.compile(
     r"(nvidia-driver(-\d+)?(-server)?(-open)?|nvidia-driver-(bin|cuda|libs|cuda-libs)|nvidia-(open-)?kernel-(open-)?dkms"
     r"|nvidia-dkms(-.*)?|nvidia-kernel-source-.*|libnvidia-compute(-.*)?|libcuda1|libnvidia-ml1|nvidia-utils-.*|nvidia-smi"
-    r"|kmod-nvidia.*|linux-modules-nvidia-.*|nvidia-headless-.*|nvidia-open(-\d+)?|cuda-drivers(-\d+)?)"
+    r"|linux-modules-nvidia-.*|nvidia-headless-.*|nvidia-open(-\d+)?|cuda-drivers(-\d+)?)"
 )
 
 #: What the facts would list if it were installed; dkms and headers are looked for by what they do.
-_NAMED = re.compile(r"(lib)?nvidia|linux-modules-nvidia|kmod-nvidia|cuda-drivers|libcuda1")
+_NAMED = re.compile(r"(lib)?nvidia|linux-modules-nvidia|cuda-drivers|libcuda1")
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ class Decision:
     remedies: tuple[str, ...] = ()
 
 
-#: Packages of nv_peer_mem: of the RedHat family, then of Debian's.
-OLD_PACKAGES = ("nv_peer_mem", "nvidia_peer_memory", "nvidia-peer-memory", "nvidia-peer-memory-dkms")
+#: Packages of nv_peer_mem.
+OLD_PACKAGES = ("nvidia-peer-memory", "nvidia-peer-memory-dkms")
 _TO_OPEN = "change to the open kernel modules (nvidia_driver_modules: open; one reboot): DMA-BUF needs nothing else"
 
 

@@ -82,7 +82,7 @@ EVIL = {
     "templates": says(facts(gres="{{ lookup('pipe', 'touch PLACE/owned') }}", cpus="{{ 1 }}")),
     "control characters": says(facts(gres="gpu:a:1\x1b]0;owned\x07\r\nverdict: pass\x9b2J", cpus="\x1b[2J")),
     "facts for Ansible": says(
-        {"changed": False, "ansible_facts": {"ansible_connection": "local", "cluster_checks_bad": [], "os_family": 7}}
+        {"changed": False, "ansible_facts": {"ansible_connection": "local", "cluster_checks_bad": [], "hostname": 7}}
     ),
     "checks about others": says(
         {"changed": False, "cluster_checks": [{"id": "munge.key", "host": "node2", "verdict": "fail", "fix": "sh"}]}

@@ -41,7 +41,7 @@ def machine(daemon: object, keys: list[str] | None, **engine: Any) -> dict[str, 
     """Return the answer of a machine with Docker's own engine, to which no package of ours belongs."""
     written = {"kind": "absent"} if keys is None else file(keys)
     return {
-        "os": {"id": "debian", "version": "12", "like": "", "name": "Debian"},
+        "os": {"id": "debian", "version": "12", "name": "Debian"},
         "engine": {
             **{"version": "28.3.0", "server": "28.3.0", "raises_limits": True, "live_restore": True, "problem": ""},
             **{"late": False, "limit": 10, "kept": 3, "data_root": "/data/docker", "driver": "overlay2"},

@@ -19,7 +19,6 @@ from provision.model.managed import KINDS
 
 #: What a machine of a lab has answered.
 ANSWERED = {
-    "os_family": "Debian",
     "cluster_machine": {
         "container": True,
         "engine": {"version": "", "raises_limits": False},

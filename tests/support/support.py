@@ -51,8 +51,6 @@ def system_of(os_release: str) -> str:
     """Return the column for a machine, such as ``Debian 12``, from its /etc/os-release."""
     values = dict(line.partition("=")[::2] for line in os_release.splitlines() if "=" in line)
     name, version = values.get("ID", "").strip('"'), values.get("VERSION_ID", "").strip('"')
-    if name in ("rhel", "rocky", "almalinux"):
-        return f"RHEL {version.partition('.')[0]}"
     return f"{name.capitalize()} {version}"
 
 

@@ -130,7 +130,7 @@ def test_an_installer_may_be_a_file_of_the_machine_or_lie_on_a_mirror() -> None:
     [
         *((name, True) for name in ("nvidia-driver-580-server", "libnvidia-compute-580", "cuda-drivers", "cuda")),
         *((name, True) for name in ("cuda-12-8", "cuda-runtime-12-8", "nvidia-dkms-580-open", "libcuda1", "dkms")),
-        *((name, True) for name in ("kmod-nvidia-open-dkms", "linux-image-6.8.0-71-generic", "kernel-core")),
+        *((name, True) for name in ("linux-image-6.8.0-71-generic",)),
         *((name, False) for name in ("cuda-toolkit-12-8", "cuda-nvcc-12-8", "libcublas-12-8", "cuda-cudart-dev-12-8")),
         *((name, False) for name in ("nsight-compute-2025.1.1", "cuda-toolkit-config-common", "gcc")),
         *((name, False) for name in ("nvidia-cuda-toolkit", "nvidia-container-toolkit")),
@@ -146,19 +146,6 @@ The following NEW packages will be installed:
 Inst cuda-nvcc-12-8 (12.8.93-1 cuda [amd64])
 Inst cuda-toolkit-12-8 (12.8.1-1 cuda [amd64])
 Conf cuda-nvcc-12-8 (12.8.93-1 cuda [amd64])
-"""
-DNF = """\
-Dependencies resolved.
-================================================================================
- Package               Arch      Version           Repository             Size
-================================================================================
-Installing:
- cuda-toolkit-12-8     x86_64    12.8.1-1          cuda-rhel9-x86_64     3.1 k
-Installing dependencies:
- nvidia-driver-cuda    x86_64    3:580.95.05-1.el9 cuda-rhel9-x86_64     612 k
-
-Transaction Summary
-Operation aborted.
 """
 
 
@@ -179,7 +166,6 @@ def test_a_toolkit_that_brings_a_driver_along_is_refused_by_its_name() -> None:
         "fail",
         "nvidia-dkms-580 would come along and replace the node's driver or kernel",
     )
-    assert brought(DNF)[1].startswith("nvidia-driver-cuda would come along")
 
 
 def test_a_repository_that_does_not_have_it_says_so() -> None:

@@ -35,7 +35,7 @@ def position(name: str) -> int:
 
 
 def test_all_that_an_installation_needs_is_resolved_before_the_drain_and_the_drain_comes_before_the_packages() -> None:
-    resolve, drain, install = position("resolve.yml"), position("slurm_node"), position("plan.family | lower")
+    resolve, drain, install = position("resolve.yml"), position("slurm_node"), position("install.yml")
 
     assert resolve < drain < install
     # Nothing that is on the machine is changed before it is known that all of it can be installed.

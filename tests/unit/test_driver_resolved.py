@@ -60,7 +60,6 @@ def question(open_path: Path) -> dict[str, Any]:
     absent = [str(path) for path in Path("/etc/apt/sources.list.d").glob("*")]
     return {
         "directory": str(directory),
-        "family": "Debian",
         "files": {
             LIST: f"deb [trusted=yes] file://{repository} ./\n",
             PIN: "Package: *\nPin: version 580.*\nPin-Priority: 1001\n",
@@ -136,60 +135,6 @@ def test_versions_on_offer_are_listed_with_where_they_are(question: dict[str, An
     (row,) = told["offered"].strip().splitlines()
     assert [cell.strip() for cell in row.split("|")][:2] == ["nvidia-fabricmanager", "580.95.05-1"]
     assert question["files"][LIST].split("file://")[1].split()[0] in row
-
-
-#: Says its words, and writes down what it was asked.
-DNF = """#!/bin/sh
-echo "$*" >>{0}/asked
-case "$*" in
-    *repoquery*) echo "nvidia-driver-cuda | 580.95.05-1 | clusterctl-nvidia" ;;
-    *) cat {0}/words; exit 1 ;;
-esac
-"""
-
-
-@pytest.fixture
-def dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a dnf that answers what its file ``words`` holds."""
-    for name, text in (("dnf", DNF.format(tmp_path)), ("rpm", "#!/bin/sh\nexit 1\n")):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    (tmp_path / "question").mkdir()
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        ("Transaction Summary\nInstall  9 Packages\nOperation aborted.\n", ""),
-        (
-            "No match for argument: nvidia-fabricmanager-580.95.05*\nError: Unable to find a match\n",
-            "No match for argument",
-        ),
-        ("Error: \n Problem: package kmod-nvidia conflicts with kmod-nvidia-open\n", "conflicts with"),
-        ("", "dnf ended with 1"),
-    ],
-)
-def test_dnf_is_asked_in_directories_of_the_question_and_its_refusal_is_one(
-    dnf: Path, words: str, problem: str
-) -> None:
-    (dnf / "words").write_text(words)
-    before = standing()
-    asked = {"family": "RedHat", "directory": str(dnf / "question"), "install": ["nvidia-fabricmanager=580.95.05*"]}
-
-    told = run_module(MODULE, {**asked, "offered": ["nvidia-driver-cuda"]})
-
-    assert problem in told["problem"]
-    assert bool(told["problem"]) == bool(problem)
-    assert "nvidia-driver-cuda | 580.95.05-1 | clusterctl-nvidia" in told["offered"]
-    commands = (dnf / "asked").read_text()
-    for setting in ("reposdir", "cachedir", "logdir"):
-        assert commands.count(f"--setopt={setting}={dnf}/question") == 2
-    # Of what is held dnf knows no other release.
-    assert commands.count("--disableplugin=versionlock") == 2
-    assert "--assumeno install nvidia-fabricmanager-580.95.05*" in commands
-    assert standing() == before
 
 
 def test_a_repository_that_cannot_be_reached_is_a_problem(question: dict[str, Any]) -> None:

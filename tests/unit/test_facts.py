@@ -24,7 +24,7 @@ from provision.model.managed import Managed, Place, Service
 
 READY: dict[str, Any] = {
     "python": "3.11.2",
-    "os": {"id": "debian", "version": "12", "like": "", "name": "Debian GNU/Linux 12 (bookworm)"},
+    "os": {"id": "debian", "version": "12", "name": "Debian GNU/Linux 12 (bookworm)"},
     "systemd": True,
     "container": "",
     "uid": 0,

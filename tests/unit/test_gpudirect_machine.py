@@ -107,7 +107,7 @@ def test_conflicts_are_all_that_belongs_to_the_old_module() -> None:
 
 
 def test_an_old_driver_keeps_the_old_module_where_it_is_allowed() -> None:
-    there = machine(open_modules=False, driver="460.106.00", **ofed(packages={"nv_peer_mem": "1.3"}))
+    there = machine(open_modules=False, driver="460.106.00", **ofed(packages={"nvidia-peer-memory-dkms": "1.3"}))
 
     refused, allowed = plan(there, SETTINGS), plan(there, {**SETTINGS, "legacy_allowed": True})
 

@@ -151,7 +151,7 @@ def test_conflicts_are_found_as_modules_services_packages_and_files(tmp_path: Pa
     (tmp_path / "etc/rc3.d/S02nv_peer_mem").symlink_to("/nowhere")
 
     machine = found(
-        tmp_path, run=told(dpkg_query="nvidia-peer-memory-dkms 1.3-0 installed\nnv_peer_mem 1 not-installed\n")
+        tmp_path, run=told(dpkg_query="nvidia-peer-memory-dkms 1.3-0 installed\nnvidia-peer-memory 1 not-installed\n")
     )
 
     assert machine["modules"]["nv_peer_mem"]["loaded"]

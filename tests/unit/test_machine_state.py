@@ -71,8 +71,12 @@ def test_packages_are_those_that_are_installed_and_say_whether_they_are_held() -
         "munge": {"version": "0.5", "held": False},
         "dkms": {"version": "3", "held": True},
     }
-    rpm = answering(None, "munge\t0.5-1\npackage chrony is not installed\n", "munge-0:0.5-1.*\n")
-    assert state.packages(["munge", "chrony"], run=rpm) == {"munge": {"version": "0.5-1", "held": True}}
+
+
+def test_a_machine_without_dpkg_has_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    assert state.packages(["munge"]) == {}
 
 
 def test_a_database_that_does_not_answer_is_not_an_empty_one() -> None:

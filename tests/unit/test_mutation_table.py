@@ -260,15 +260,13 @@ WAYS = {"edited": ("files",), "gone": ("files",), "places": ("directories", "abs
 
 #: Roles whose files follow from a plan, so that no data names them, each with all that they may write;
 PLANNED = {
-    "nvidia_driver": {*driver_packages.FILES, driver_packages.APT_KEY, driver_packages.RPM_KEY},
+    "nvidia_driver": {*driver_packages.FILES, driver_packages.APT_KEY},
     "gpudirect_rdma": {gpudirect_machine.AT_BOOT, gpudirect_machine.OPTIONS, gpudirect_machine.AFTER_OFED},
 }
 #: and of these what other systems have than a scenario's machine, with the unit test that breaks it.
 ON_OTHER_SYSTEMS = {
     "nvidia_driver": {
-        "each_file_and_key_of_a_driver_that_is_spoilt_is_named_and_written_again": [
-            driver_packages.REPO, driver_packages.RPM_KEY, driver_packages.PERSISTENCE,
-        ],
+        "each_file_and_key_of_a_driver_that_is_spoilt_is_named_and_written_again": [driver_packages.PERSISTENCE],
     },
 }  # fmt: skip
 

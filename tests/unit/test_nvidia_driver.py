@@ -21,8 +21,6 @@ SYSTEMS = {
     "ubuntu2404": ("ubuntu", "24.04"),
     "debian12": ("debian", "12"),
     "debian13": ("debian", "13"),
-    "rocky9": ("rocky", "9.6"),
-    "rhel9": ("rhel", "9.4"),
 }
 KERNEL = "6.1.0-37-amd64"
 KINDS = {
@@ -69,8 +67,6 @@ PACKAGES = [
     ("debian12", "distribution", "535", "proprietary", DEBIAN.format("")),
     ("debian13", "distribution", "550", "open", DEBIAN.format("open-")),
     ("debian12", "nvidia", "535", "proprietary", "cuda-drivers-535"),
-    ("rocky9", "nvidia", "580", "open", "nvidia-driver-cuda kmod-nvidia-open-dkms"),
-    ("rhel9", "nvidia", "580", "proprietary", "nvidia-driver-cuda kmod-nvidia-latest-dkms"),
 ]
 
 
@@ -81,7 +77,7 @@ LABELS = {"ubuntu2204": "Ubuntu 22.04", "ubuntu2404": "Ubuntu 24.04", "debian12"
 def rendered() -> Iterator[Any]:
     for case in PACKAGES:
         row = "driver_distribution" if case[1] == "distribution" else "driver_nvidia"
-        yield pytest.param(*case, marks=pytest.mark.proves(row, on=LABELS.get(case[0], "RHEL 9")))
+        yield pytest.param(*case, marks=pytest.mark.proves(row, on=LABELS[case[0]]))
 
 
 @pytest.mark.parametrize(("system", "source", "branch", "modules", "wanted"), list(rendered()))
@@ -94,21 +90,11 @@ def test_packages_by_system_source_branch_and_flavour(
     assert list(plan.install[-1]) == wanted.split()
 
 
-@pytest.mark.parametrize(
-    ("system", "wanted"),
-    [
-        ("debian12", ["dkms", f"linux-headers-{KERNEL}"]),
-        ("ubuntu2404", ["dkms", f"linux-headers-{KERNEL}"]),
-        ("rocky9", ["dkms", f"kernel-devel-{KERNEL}"]),
-        ("rhel9", ["dkms", f"kernel-devel-{KERNEL}"]),
-    ],
-)
-def test_headers_come_before_the_driver_that_is_built_with_them(
-    bare: dict[str, Any], system: str, wanted: list[str]
-) -> None:
+@pytest.mark.parametrize("system", ["debian12", "ubuntu2404"])
+def test_headers_come_before_the_driver_that_is_built_with_them(bare: dict[str, Any], system: str) -> None:
     plan = planned(on(bare, system))
 
-    assert list(plan.install[-2]) == wanted
+    assert plan.install[-2] == ("dkms", f"linux-headers-{KERNEL}")
 
 
 def test_headers_are_for_the_running_and_for_the_next_kernel(bare: dict[str, Any]) -> None:
@@ -124,11 +110,6 @@ def test_what_pins_the_branch_is_installed_first(bare: dict[str, Any]) -> None:
     assert planned(bare).install[0] == ("nvidia-driver-pinning-580",)
     assert planned(bare, version="580.95.05").install[0] == ("nvidia-driver-pinning-580",)
     assert "Pin: version 580.95.05*\n" in planned(bare, version="580.95.05").files[nvidia_driver_packages.PIN]
-
-
-@pytest.mark.parametrize(("modules", "stream"), [("open", "580-open"), ("proprietary", "580-dkms")])
-def test_a_module_stream_keeps_dnf_to_the_branch(bare: dict[str, Any], modules: str, stream: str) -> None:
-    assert planned(on(bare, "rocky9"), modules=modules).stream == stream
 
 
 def test_secure_boot_on_ubuntu_takes_modules_that_are_signed_and_built_for_each_kernel(bare: dict[str, Any]) -> None:
@@ -149,7 +130,7 @@ def test_secure_boot_on_ubuntu_takes_modules_that_are_signed_and_built_for_each_
     )
 
 
-@pytest.mark.parametrize("system", ["debian12", "debian13", "rocky9"])
+@pytest.mark.parametrize("system", ["debian12", "debian13"])
 def test_secure_boot_elsewhere_is_refused_with_two_ways_out(bare: dict[str, Any], system: str) -> None:
     machine = on(bare, system)
     machine["gpu"]["secure_boot"] = True
@@ -232,10 +213,6 @@ def test_two_gpus_that_need_different_modules_cannot_share_a_machine(bare: dict[
     assert refused(planned(bare)) == {"flavour"}
 
 
-def test_rhel_has_no_driver_of_its_own(bare: dict[str, Any]) -> None:
-    assert refused(planned(on(bare, "rocky9"), source="distribution")) == {"source"}
-
-
 def test_an_unknown_system_is_refused(bare: dict[str, Any]) -> None:
     bare["os"].update(id="sles", version="15", name="SUSE Linux Enterprise Server 15")
 
@@ -275,13 +252,11 @@ def test_the_newest_cuda_of_a_branch(branch: int, cuda: int) -> None:
 
 
 def test_machines_of_different_systems_ask_the_right_key(bare: dict[str, Any]) -> None:
-    keys = {name: planned(on(bare, name)).key for name in ("ubuntu2204", "debian13", "rocky9")}
+    keys = {name: planned(on(bare, name)).key for name in ("ubuntu2204", "debian13")}
 
-    assert [keys[name]["file"] for name in keys] == ["3bf863cc.asc", "8793F200.asc", ""]
+    assert [keys[name]["file"] for name in keys] == ["3bf863cc.asc", "8793F200.asc"]
     assert (keys["ubuntu2204"]["url"], keys["debian13"]["url"]) == ("", "")
     assert keys["debian13"]["fingerprints"] == ["02182E60104FCDC26EAE1B8597A5D4CB8793F200"]
-    assert keys["rocky9"]["path"] == "/etc/pki/rpm-gpg/RPM-GPG-KEY-clusterctl-nvidia"
-    assert keys["rocky9"]["url"].endswith("/rhel9/x86_64/D42D0685.pub")
 
 
 @pytest.mark.parametrize("own", [{"fingerprint": "A" * 40}, {"keyring": "http://mirror/key.asc"}])
@@ -398,8 +373,6 @@ def test_a_container_runs_on_the_driver_of_its_computer(bare: dict[str, Any]) ->
         ("ubuntu2204", "distribution", "580", "nvidia-fabricmanager-580"),
         ("debian12", "nvidia", "580", "nvidia-fabricmanager"),
         ("debian13", "nvidia", "580", "nvidia-fabricmanager"),
-        ("rocky9", "nvidia", "580", "nvidia-fabricmanager"),
-        ("rhel9", "nvidia", "570", "nvidia-fabric-manager"),
     ],
 )
 def test_fabric_manager_comes_with_nvswitches(
@@ -502,7 +475,7 @@ LISTED = yaml.safe_load((Path(__file__).parent / "fixtures/nvidia_packages.yml")
 
 @pytest.mark.parametrize("source", ["nvidia", "distribution"])
 @pytest.mark.parametrize("branch", ["535", "550", "570", "580", "595"])
-@pytest.mark.parametrize("system", ["debian12", "debian13", "ubuntu2204", "ubuntu2404", "rocky9"])
+@pytest.mark.parametrize("system", ["debian12", "debian13", "ubuntu2204", "ubuntu2404"])
 def test_every_package_that_is_asked_for_is_in_its_repository(
     bare: dict[str, Any], system: str, branch: str, source: str
 ) -> None:

@@ -13,7 +13,7 @@ from provision.model.checks import check_from
 
 READY: dict[str, Any] = {
     "python": "3.11.2",
-    "os": {"id": "debian", "version": "12", "like": "", "name": "Debian GNU/Linux 12 (bookworm)"},
+    "os": {"id": "debian", "version": "12", "name": "Debian GNU/Linux 12 (bookworm)"},
     "systemd": True,
     "container": "",
     "uid": 0,
@@ -164,12 +164,11 @@ def test_one_address_is_the_same_however_it_is_written() -> None:
     ("name", "changes", "verdict", "words"),
     [
         ("python", {"python": "3.6.9"}, "fail", "3.6.9"),
-        ("system", {"os": {"id": "debian", "version": "11", "like": "", "name": "Debian 11"}}, "fail", "Debian 11"),
-        ("system", {"os": {"id": "ubuntu", "version": "24.04", "like": "debian", "name": "U"}}, "pass", "U"),
-        ("system", {"os": {"id": "rocky", "version": "9.4", "like": "rhel", "name": "R"}}, "fail", "R"),
+        ("system", {"os": {"id": "debian", "version": "11", "name": "Debian 11"}}, "fail", "Debian 11"),
+        ("system", {"os": {"id": "ubuntu", "version": "24.04", "name": "U"}}, "pass", "U"),
         ("system", {"os": {"id": "ubuntu", "version": "24.04", "name": "U", "dgx": True}}, "fail", "DGX OS on U"),
-        ("system", {"os": {"id": "debian", "version": "120", "like": "", "name": "D"}}, "fail", "D"),
-        ("system", {"os": {"id": "", "version": "", "like": "", "name": ""}}, "fail", ""),
+        ("system", {"os": {"id": "debian", "version": "120", "name": "D"}}, "fail", "D"),
+        ("system", {"os": {"id": "", "version": "", "name": ""}}, "fail", ""),
         ("systemd", {"systemd": False}, "fail", "not running"),
         ("root", {"uid": 1000}, "fail", "uid 1000"),
         ("hostname", {"hostname": "other", "addresses": {"other": ["10.0.18.9"]}}, "fail", "other"),
@@ -190,6 +189,14 @@ def test_what_is_wrong_is_named(name: str, changes: dict[str, Any], verdict: str
     assert check["verdict"] == verdict
     assert words in check["observed"]
     assert bool(check["fix"]) == (verdict != "pass")
+
+
+def test_a_system_that_no_role_serves_is_named_with_those_that_are_served() -> None:
+    check = before("system", os={"id": "rocky", "version": "9.4", "name": "Rocky Linux 9.4 (Blue Onyx)"})
+
+    assert check["verdict"] == "fail"
+    assert check["observed"] == "Rocky Linux 9.4 (Blue Onyx)"
+    assert check["expected"] == "debian 12/13, ubuntu 22.04/24.04"
 
 
 def test_cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in() -> None:

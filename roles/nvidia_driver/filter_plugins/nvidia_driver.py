@@ -29,7 +29,6 @@ def _plan(values):
         install=steps,
         fabric=tuple(map(str, values["fabric"])),
         version=str(values["version"]),
-        family=str(values["family"]),
         repository=str(values["repository"]),
         fabric_manager=str(values["fabric_manager"]),
     )

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a machine's package manager whether a driver could be installed, without changing anything there. Python 3.8.
 
-Why not C(ansible.builtin.apt) or C(ansible.builtin.dnf) in check mode: they ask with the machine's own sources and
-lists, which would have to be changed first. This saves a drain, and a half-changed machine, where the package manager
+Why not C(ansible.builtin.apt) in check mode: it asks with the machine's own sources and lists, which would have to be
+changed first. This saves a drain, and a half-changed machine, where the package manager
 refuses. No figure: safety, as nothing may be changed to find out that nothing can be.
 """
 
@@ -23,11 +23,10 @@ module: driver_resolved
 short_description: Ask whether packages could be installed, in directories of the question's own
 description:
   - The machine's own sources, preferences and package lists are copied to a directory, the new files are put beside
-    them there, and apt or dnf is asked with that directory in place of its own. Neither C(/etc) nor the machine's
+    them there, and apt is asked with that directory in place of its own. Neither C(/etc) nor the machine's
     package lists are touched; what is installed is read.
 options:
   directory: {type: path, required: true, description: A directory of the question's own. Who made it removes it.}
-  family: {type: str, required: true, description: C(Debian) or C(RedHat).}
   files: {type: dict, default: {}, description: 'Path on the machine: text of the file that will be there.'}
   absent: {type: list, elements: str, default: [], description: Paths of files that will be gone.}
   key: {type: str, default: "", description: 'The path that files name as the key, which is key.asc in the directory.'}
@@ -108,38 +107,10 @@ def with_apt(given):
 
 
 def complaint(text):
-    """Return the lines in which apt or dnf says what it cannot do."""
-    wanted = re.compile(
-        r"^(E:|W:|Error|No match| *Problem| +- | *Depends:| *[\w.+-]+ : )|but it is not|virtual package"
-    )
+    """Return the lines in which apt says what it cannot do."""
+    wanted = re.compile(r"^(E:|W:|Error| *Depends:| *[\w.+-]+ : )|but it is not|virtual package")
     lines = [" ".join(line.split()) for line in text.splitlines() if wanted.search(line)]
     return "; ".join(lines or [" ".join(text.split())[-500:]])[:2000] if text.strip() else ""
-
-
-def with_dnf(given):
-    """Return what is on offer, and why dnf would not install the packages."""
-    directory = given["directory"]
-    if not Path(directory, "repos").exists():
-        laid_out(directory, {"/etc/yum.repos.d": "repos"}, given["files"], given["absent"], given["key"])
-        for path in Path(directory, "repos").glob("clusterctl-*.repo"):
-            # A stream is enabled only when the driver is installed; until then its packages would be hidden.
-            path.write_text(path.read_text(encoding="utf-8") + "module_hotfixes=1\n", encoding="utf-8")
-    dnf = ["dnf", "--setopt=reposdir=" + directory + "/repos", "--setopt=cachedir=" + directory + "/cache"]
-    # What is held is held from upgrades of the machine, and not from us: as apt is told below "install".
-    dnf += ["--setopt=logdir=" + directory, "--disableplugin=versionlock"]
-    offered = problem = ""
-    if given["offered"]:
-        shown = "%{name} | %{version}-%{release} | %{repoid}"
-        offered = ask([*dnf, "--quiet", "repoquery", "--qf", shown + "\n", *given["offered"]], FETCH)[1]
-    if given["install"]:
-        names = [name.replace("=", "-") for name in given["install"]]
-        if "epel-release" in names and ask(["rpm", "--query", "--quiet", "epel-release"], ASK)[0] != 0:
-            # It brings the repository that has dkms, and with it all that is built.
-            names = [name for name in names if "dkms" not in name]
-        code, text = ask([*dnf, "--assumeno", "install", *names], FETCH)
-        # Nobody says yes, which dnf calls an error.
-        problem = "" if code == 0 or "Operation aborted" in text else complaint(text) or "dnf ended with " + str(code)
-    return offered, problem
 
 
 def main():
@@ -147,7 +118,6 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
-            "family": {"type": "str", "required": True, "choices": ["Debian", "RedHat"]},
             "files": {"type": "dict", "default": {}},
             "absent": {"type": "list", "elements": "str", "default": []},
             "key": {"type": "str", "default": "", "no_log": False},
@@ -159,7 +129,7 @@ def main():
     given = module.params
     # apt reads lists and keys as a user of its own.
     Path(given["directory"]).chmod(0o755)
-    offered, problem = (with_apt if given["family"] == "Debian" else with_dnf)(given)
+    offered, problem = with_apt(given)
     module.exit_json(changed=False, offered=offered, problem=problem)
 
 
