@@ -16,6 +16,8 @@ import snapshots
 
 from provision.inventory import loader
 
+#: The first provision builds all images from nothing, by way of the proxy.
+pytestmark = pytest.mark.timeout(3600)
 NAME = "t-site"
 #: The role's own, which asks for it on each machine.
 PASSWORD = "site"
