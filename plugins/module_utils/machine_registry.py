@@ -25,18 +25,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}")
 UNJUDGED = "openssl is not installed"
 
 
-def reached(host, seconds, root="/", trusted_as=""):
-    """Return the HTTP status with which a registry answers as the engine asks it, or ``error``: why there is none.
-
-    ``trusted_as``: the registry whose authority is behind this one, too.
-    """
+def reached(host, seconds, root="/"):
+    """Return the HTTP status with which a registry answers as the engine asks it, or ``error``: why there is none."""
     url = f"https://{host}/v2/"
     try:
         status, _ = image_registry.within(
             seconds,
-            lambda: image_registry.ask(
-                url, image_registry.trusted(trusted_as or host, root), seconds=seconds, method="GET"
-            ),
+            lambda: image_registry.ask(url, image_registry.trusted(host, root), seconds=seconds, method="GET"),
         )
     except image_registry.RegistryError as error:
         return {"error": str(error)}
@@ -152,8 +147,7 @@ def collect(root, ask, patience=1):
 
     ``ask`` has ``host`` and ``seconds``; ``login``, where the engine is to be logged in; and ``certificates`` with
     ``directory``, ``client``, ``host`` and ``days``, where the registry runs; ``mirror``, host and port of the one near
-    this machine; ``users`` with ``registry``, host and port of that of users' images, and ``tokens``, of what gives
-    tokens for it; ``trust`` with ``directory``, ``host`` and ``keep`` (``former``); and ``mirror_certificate`` with
+    this machine; ``trust`` with ``directory``, ``host`` and ``keep`` (``former``); and ``mirror_certificate`` with
     ``directory``, ``authority``, ``host`` and ``days``, where that runs.
     """
     host, seconds = str(ask["host"]), int(ask.get("seconds", 10)) * patience
@@ -170,12 +164,6 @@ def collect(root, ask, patience=1):
         )
     if mirror := ask.get("mirror"):
         found["mirror"] = reached(str(mirror), seconds, root)
-    if users := ask.get("users"):
-        registry = str(users["registry"])
-        found["users"] = {
-            "registry": reached(registry, seconds, root),
-            "tokens": reached(str(users["tokens"]), seconds, root, trusted_as=registry),
-        }
     if trust := ask.get("trust"):
         found["former"] = former(Path(root, trust["directory"].lstrip("/")), trust["host"], trust["keep"])
     if given := ask.get("mirror_certificate"):

@@ -39,7 +39,6 @@ from provision.inventory.declared_slurm import (
 from provision.inventory.declared_slurm_files import files_from, require_files, require_lines
 from provision.inventory.declared_storage import mounts_from, unmounted_from
 from provision.inventory.declared_users import people_from
-from provision.inventory.declared_users_registry import require_users_registry
 from provision.inventory.loader import GROUPS
 from provision.inventory.plain import refuse_templates
 from provision.model.cluster import Cluster, Node
@@ -107,7 +106,6 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_lines(files, version, compute, parameters, writable_by_slurmd(mounts, of_nodes))
     require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
-    require_users_registry(hostvars.get(controller, {}))
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
     declared_docker.require_docker(site, people, addresses.values())
     require_homes(people, mounts, groups, site["cluster_homes_shared"])

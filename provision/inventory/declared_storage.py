@@ -12,7 +12,6 @@ from provision.errors import did_you_mean
 from provision.inventory.declared_directories import require_directory
 from provision.inventory.declared_mounts_together import machines_of, refusal, require_together
 from provision.inventory.loader import GROUPS
-from provision.model.mount_options import wrong_lustre, wrong_option
 from provision.model.mounts import (
     FSTYPES,
     LOCAL,
@@ -109,7 +108,7 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
             ("fstype", str(fstype)) if fstype is not None else ("path", path),
         )
     options = _options(path, str(fstype), declared.get("options"))
-    read_only = _yes(path, declared.get("read_only", False))
+    read_only = _yes(path, declared.get("read_only", False)) or "ro" in options
     if read_only and "rw" in options:
         problem = f"cluster_mounts: {path} is read_only, and its options have rw"
         raise refusal(problem, "take rw out of the options", ("path", path))
@@ -119,7 +118,7 @@ def _mount(declared: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> 
         source=_source(path, str(fstype), declared.get("source")),
         options=options,
         groups=_groups(path, declared.get("groups"), groups),
-        read_only=read_only or "ro" in options,
+        read_only=read_only,
     )
 
 
@@ -151,8 +150,6 @@ def _source(path: str, fstype: str, value: Any) -> str:
             "write the directory plainly",
             ("source", value),
         )
-    if fstype == "lustre" and (wrong := wrong_lustre(str(value))):
-        raise refusal(f"cluster_mounts: source of {path} is {value!r}: {wrong[0]}", wrong[1], ("source", str(value)))
     if fstype in ("nfs", "nfs4") and _no_address(server := str(value).partition(":/")[0].strip("[]")):
         raise refusal(
             f"cluster_mounts: source of {path} is {value!r}: {server} is neither an address nor a name",
@@ -194,14 +191,7 @@ def _options(path: str, fstype: str, value: Any) -> tuple[str, ...]:
             "remove options; where jobs may not write, read_only: true",
             ("options", ""),
         )
-    given = tuple(str(word).strip() for word in words)
-    if wrong := wrong_option(fstype, given):
-        raise refusal(
-            f"cluster_mounts: options of {path}: {wrong[0]}",
-            wrong[1],
-            ("options", value if isinstance(value, str) else ""),
-        )
-    return given
+    return tuple(str(word).strip() for word in words)
 
 
 def _groups(path: str, value: Any, groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

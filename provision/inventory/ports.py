@@ -11,8 +11,6 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Any
 
 from provision.inventory.declared_mirrors import mirrors_from
-from provision.inventory.declared_users_registry import ON, SWITCH
-from provision.inventory.declared_users_registry import PORTS as REGISTRY
 from provision.inventory.loader import GROUPS
 from provision.model.addresses import parsed
 from provision.model.cluster import Cluster
@@ -20,8 +18,10 @@ from provision.model.mounts import Mount
 from provision.slurm.parameters_here import PORTS as SLURM
 from provision.slurm.parameters_here import ports_of_mpi
 
+#: Where the cluster's registry and its mirrors listen, with their defaults.
+REGISTRY = {"container_images_port": 5000, "container_images_mirror_port": 5002}
 #: Variables of the controller that it rests on, beside the cluster's own.
-READ = (*REGISTRY, SWITCH, "container_images_registry", "container_images_mirrors", "container_images_mirror_size",
+READ = (*REGISTRY, "container_images_registry", "container_images_mirrors", "container_images_mirror_size",
         "slurm_conf_files", "job_docker_overlay_networks", "rdma_userspace_port")  # fmt: skip
 #: Of each machine.
 READ_OF_EACH = ("ansible_port", "ansible_ssh_port")
@@ -137,10 +137,6 @@ def _images(site: Mapping[str, Any], compute: Sequence[str], controller: str) ->
     if mirrors := sorted(set(mirrors_from(site, compute, controller).values())):
         name = "container_images_mirror_port"
         yield Port(port(name), "tcp", _COMPUTE, tuple(mirrors), "mirrors of the registry", name)
-    if str(site.get(SWITCH, "")).strip().lower() in ON:
-        named = {"users_port": "registry of users' images", "users_auth_port": "who pushes there"}
-        for name, purpose in ((f"container_images_{name}", purpose) for name, purpose in named.items()):
-            yield Port(port(name), "tcp", _READERS, _CONTROLLER, purpose, name)
 
 
 def _storage(mount: Mount, groups: Mapping[str, Sequence[str]]) -> Iterator[Port]:

@@ -26,8 +26,18 @@ Option = Mapping[str, Any]
 _ALIKE = 0.85
 # Variables that begin like ours and belong to others: Prometheus' exporter is installed by many sites.
 _NOT_OURS = ("node_exporter_",)
-#: Names of an environment's variables, which people write into an inventory and nothing reads there.
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_PROXY = "write cluster_proxy: {http: ..., no_proxy: ...} under [all:vars]"
+_USERS_REGISTRY = "leave it out: users push to the site's registry, or share archives (--container-image=./IMAGE.tar)"
+#: Names that nothing reads here, and what to do instead: an environment's, and those of earlier releases.
+INSTEAD = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "no_proxy", "all_proxy"), _PROXY),
+    "container_images_users": _USERS_REGISTRY,
+    "container_images_users_port": _USERS_REGISTRY,
+    "container_images_users_auth_port": _USERS_REGISTRY,
+    "container_images_users_size": _USERS_REGISTRY,
+    "container_images_users_free": _USERS_REGISTRY,
+    "container_images_users_layer": _USERS_REGISTRY,
+}
 _YES_OR_NO = frozenset({"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f", "1", "0", "1.0", "0.0"})
 # Those of Ansible's own variables that are written by hand, and so can be misspelt.
 _CONNECTION = frozenset(
@@ -138,8 +148,8 @@ def _unknown(name: str, hosts: str) -> tuple[str, str] | None:
     """Return what is wrong with a name that has no specification; None for a site's own."""
     if name in _CONNECTION:
         return None
-    if name.lower() in _PROXIES:
-        return f"{hosts}: {name} has no effect here", "write cluster_proxy: {http: ..., no_proxy: ...} under [all:vars]"
+    if instead := INSTEAD.get(name.lower()):
+        return f"{hosts}: {name} has no effect here", instead
     known = _CONNECTION if name.startswith("ansible_") else options().keys()
     near = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
     role = next((role for role in _roles() if name.startswith(f"{role}_")), None)

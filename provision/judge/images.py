@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
-from provision.model.container_facts import CertificateFacts, LoginFacts, MirrorFacts, RegistryFacts, UsersRegistryFacts
+from provision.model.container_facts import CertificateFacts, LoginFacts, MirrorFacts, RegistryFacts
 from provision.model.facts import MachineFacts
 
 SUBJECT = Subject(
     "images",
-    names=("registry_answers", "certificates", "trust", "login", "users", "mirror", "mirror_certificate"),
+    names=("registry_answers", "certificates", "trust", "login", "mirror", "mirror_certificate"),
     fix="clusterctl provision containers",
 )
 
@@ -31,7 +31,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     that machine; ``answers``: whether the cluster's registry answers on its own machine, None where that is not known;
     ``away``: that machine could not be reached before the run; ``username`` and ``password`` for a site's registry,
     empty where it asks for none; ``mirror``, the machine that passes images on to this one, empty for none, and
-    ``mirrors``: this is that machine; ``users``, the registry that users push to, empty for none.
+    ``mirrors``: this is that machine.
     """
     mirror = str(wants["mirror"])
     registry, controller = str(wants["registry"]), str(wants["controller"])
@@ -52,9 +52,6 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _login(told.get("login"), str(wants["username"]), str(wants["password"]))
         if registry and wants["username"]
         else SUBJECT.skip("login", "no user is declared" if registry else "the cluster's registry asks for none"),
-        _users(told.get("users"), str(wants["users"]), controller)
-        if wants["users"]
-        else SUBJECT.skip("users", "users push to no registry of the cluster (container_images_users)"),
         _mirror(told.get("mirror"), mirror) if mirror else SUBJECT.skip("mirror", "no mirror is near"),
         _certificates("mirror_certificate", told.get("mirror_certificate"), "its certificate as a mirror is good")
         if wants["mirrors"]
@@ -71,7 +68,7 @@ def _trust(former: list[str] | None, controller: str) -> Check:
         not former,
         ", ".join(f"/etc/docker/certs.d/{name}" for name in former) or "none but those of the registry",
         "no directory for the registry under a name that it has no more",
-        source="container_images_port, container_images_push_port, container_images_users_port",
+        source="container_images_port, container_images_push_port",
         cause="the registry had another port before",
     )
 
@@ -91,29 +88,6 @@ def _mirror(told: MirrorFacts | None, mirror: str) -> Check:
         " controller meanwhile",
         fix=f"systemctl status clusterctl-mirror on {mirror}; then clusterctl provision containers",
     )
-
-
-def _users(told: UsersRegistryFacts | None, registry: str, controller: str) -> Check:
-    """A warning: jobs with other images go on. It asks everybody for a token (401), which the other service gives."""
-    if told is None:
-        return SUBJECT.unknown("users", f"the machine did not say whether {registry} answers")
-    seen = f"registry: {_said(told['registry'])}, tokens: {_said(told['tokens'])}"
-    wanted = "registry: HTTP 401, tokens: HTTP 200"
-    return SUBJECT.check(
-        "users",
-        Verdict.PASS if seen == wanted else Verdict.WARN,
-        seen,
-        wanted,
-        source="container_images_users",
-        cause="it is down, or cannot be reached from here; users push no images, and pull none of theirs, meanwhile",
-        fix=f"systemctl status docker-registry-users docker-registry-tokens on {controller};"
-        " then clusterctl provision containers",
-    )
-
-
-def _said(told: MirrorFacts) -> str:
-    status = told.get("status", 0)
-    return f"HTTP {status}" if status else told.get("error") or "no answer"
 
 
 def _answers(told: RegistryFacts, registry: str, controller: str) -> Check:

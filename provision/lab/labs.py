@@ -55,12 +55,16 @@ def up(name: str, *, nodes: int = 2, gpus: int = 2, login: int = 0, kind: str = 
         ClusterctlError: this computer cannot run a lab (exit code 2), or making it failed (4).
     """
     home = directory(name)
-    if site != is_site(name) and (home / "lab.yml").exists():
+    there = (home / "lab.yml").exists()
+    if site != is_site(name) and there:
         # Without --site it stays one.
         if site:
             raise ClusterctlError(f"lab '{name}' is there and no site", fix=f"clusterctl lab down {name}")
         site = True
-    kind = kind or recorded_kind(name)
+    own = recorded_kind(name)
+    kind = kind or own
+    if kind != own and there:
+        raise ClusterctlError(f"lab '{name}' is there and of the kind {own}", fix=f"clusterctl lab down {name}")
     if site and kind != "container":
         raise ClusterctlError("the machines of a site are containers", fix="leave --kind out")
     _refuse_unfit()

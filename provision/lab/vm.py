@@ -64,16 +64,15 @@ def machines(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dic
     """Return for each machine its ``shape``, ``address`` and ``base``, and the ``command`` that starts it.
 
     ``settings`` has ``lab``; ``directory``, the lab's; ``base``, what the paths of the disk to start from and of its
-    kernel begin with, and ``carried``, the same of a machine that was a container, by its name; ``accelerator``, kvm or
-    tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``subnets``, one for each network card; ``password``, whether
-    sudo asks for one. A machine of another shape is another machine: what is fixed when it is made.
+    kernel begin with; ``accelerator``, kvm or tcg; ``cpus``, ``memory`` (MiB) and ``gpus`` of each; ``subnets``, one
+    for each network card; ``password``, whether sudo asks for one. A machine of another shape is another machine: what
+    is fixed when it is made.
     """
     return {name: _machine(name, settings) for name in names}
 
 
 def _machine(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     addresses = [address(subnet, name) for subnet in settings["subnets"]]
-    base = str(settings["carried"].get(name, settings["base"]))
     fixed = {
         "addresses": addresses,
         "cpus": int(settings["cpus"]),
@@ -84,14 +83,14 @@ def _machine(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "shape": hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12],
         "address": addresses[0],
-        "base": base,
-        "command": _command(name, fixed, settings, base.rsplit("/", 1)[-1]),
+        "base": str(settings["base"]),
+        "command": _command(name, fixed, settings),
     }
 
 
-def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any], base: str) -> list[str]:
+def _command(name: str, fixed: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     lab, home = str(settings["lab"]), f"{settings['directory']}/vm"
-    kernel = f"{home}/{base}"
+    kernel = f"{home}/{str(settings['base']).rsplit('/', 1)[-1]}"
     emulated = settings["accelerator"] == "tcg"
     command = ["qemu-system-x86_64", "-name", identity(lab, name), "-daemonize", "-no-user-config", "-nodefaults"]
     command += ["-display", "none", "-machine", "q35", "-smp", str(fixed["cpus"]), "-m", f"{fixed['memory']}M"]

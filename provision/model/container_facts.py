@@ -95,14 +95,6 @@ class MirrorFacts(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class UsersRegistryFacts(TypedDict):
-    """The registry of users' images, and what gives tokens for it, as this machine sees them."""
-
-    registry: MirrorFacts
-    tokens: MirrorFacts
-
-
-@with_config(STRICT)
 class RegistryFacts(TypedDict, total=False):
     """A registry as this machine sees it: its HTTP status, or why there is none; and the mirror of it.
 
@@ -113,7 +105,6 @@ class RegistryFacts(TypedDict, total=False):
     error: Text
     certificates: CertificateFacts
     former: list[RegistryName]
-    users: UsersRegistryFacts
     mirror: MirrorFacts
     mirror_certificate: CertificateFacts
     login: LoginFacts

@@ -33,8 +33,7 @@ def on_all(lab: labs.Lab, ask: Any) -> dict[str, Any]:
 
 
 STARTS = r"""
-for unit in munge docker docker-registry docker-registry-write docker-registry-users docker-registry-tokens \
-    clusterctl-mirror mariadb ssh; do
+for unit in munge docker docker-registry docker-registry-write clusterctl-mirror mariadb ssh; do
     if systemctl is-active --quiet $unit; then
         echo "$unit $(systemctl show --property=ActiveEnterTimestampMonotonic --value $unit)"
     fi

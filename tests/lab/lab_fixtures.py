@@ -22,8 +22,6 @@ OF_THE_SITE = {
     "cluster_time_factor": 5,
     # The disk is this computer's.
     "container_images_mirrors": ["node1"],
-    "container_images_users": True,
-    "container_images_users_free": 2,
     "job_offline": {"models": "/home/site/models"},
     "job_lint": True,
 }

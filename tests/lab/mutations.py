@@ -41,12 +41,12 @@ from mutations_packages import (
     AUTHORITY,
     CERTIFICATE,
     CONTROLLER,
+    EARLIER,
     ENGINE,
     MIRROR_CERTIFICATE,
     NEW_AUTHORITY,
     PACKAGES,
     REGISTRY_FILES,
-    USERS_REGISTRY,
 )
 from mutations_services import KEYS, REGISTRY_STOPPED, SERVICES, UNREAD
 from mutations_users import REFUSED_USERS, USERS
@@ -98,7 +98,7 @@ BATCHES = (
         ),
         verified=SEEN,
     ),
-    Batch("controller", (*ENGINE, *CONTROLLER, *USERS_REGISTRY, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
+    Batch("controller", (*ENGINE, *CONTROLLER, *EARLIER, *KILLED, *PAUSED, *FOR_JOBS, *ACCOUNTING)),
     Batch("files", (*PROOFS, *SLURMDBD_REMADE, LEFT), verified=(NEW_AUTHORITY, *FILES), rare=True),
     Batch(
         "containers", (*STATES, *UNREAD, *REGISTRY_FILES, COMMANDS_ASTRAY, *SENT, *DATABASE_FILES), rare=True

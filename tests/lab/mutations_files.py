@@ -9,8 +9,6 @@ MANAGER = "/etc/systemd/system.conf.d"
 TRUST = "/etc/docker/certs.d/head:5000"
 WRITER = "/etc/docker/certs.d/head:5001"
 REGISTRY = "/etc/clusterctl/registry"
-#: Of users' images.
-USERS_TRUST = "/etc/docker/certs.d/head:5003"
 #: node1 passes images on, to node2 and itself.
 MIRROR = "/etc/clusterctl/mirror"
 MIRROR_TRUST = "/etc/docker/certs.d/node1:5002"
@@ -81,7 +79,6 @@ FILES = (
     *spoilt("mode", "container_images", f"{REGISTRY}/server.key", "head"),
     *spoilt("owner", "container_images", REGISTRY, "head"),
     *spoilt("mode", "container_images", "/etc/docker/certs.d", "node1"),
-    *spoilt("owner", "container_images", USERS_TRUST, "node2"),
     *spoilt("mode", "container_images", MIRROR, "node1"),
     *spoilt("mode", "container_images", f"{MIRROR}/server.key", "node1"),
     *spoilt("owner", "container_images", MIRROR_TRUST, "node1"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mutation import Row, spoilt
-from mutations_files import MIRROR, MIRROR_TRUST, REGISTRY, TRUST, USERS_TRUST, WRITER
+from mutations_files import MIRROR, MIRROR_TRUST, REGISTRY, TRUST, WRITER
 from mutations_services import DAEMON, KEY
 
 from provision import content
@@ -138,8 +138,7 @@ CONTROLLER = (
 )  # fmt: skip
 
 #: What has the registry's certificate.
-REGISTRIES = ("docker-registry", "docker-registry-write", "docker-registry-users", "docker-registry-tokens")
-TRUSTS = (TRUST, USERS_TRUST, MIRROR_TRUST)
+REGISTRIES = ("docker-registry", "docker-registry-write")
 
 NEW_AUTHORITY = Row(
     "killed between the registry's new certificates and its restart",
@@ -149,13 +148,11 @@ NEW_AUTHORITY = Row(
         "container_images.services": (
             f"docker-registry was started before {REGISTRY}/server.crt changed",
             f"docker-registry-write was started before {REGISTRY}/server.crt changed",
-            f"docker-registry-users was started before {REGISTRY}/server.crt changed",
-            f"docker-registry-tokens was started before {REGISTRY}/server.crt changed",
         ),
-        "container_images.files": tuple(f"{place}/ca.crt has another text" for place in (TRUST, USERS_TRUST)),
-        "container_images.files@node1": tuple(f"{place}/ca.crt has another text" for place in TRUSTS),
-        "container_images.files@node2": tuple(f"{place}/ca.crt has another text" for place in TRUSTS),
-        "container_images.files@login1": tuple(f"{place}/ca.crt has another text" for place in (TRUST, USERS_TRUST)),
+        "container_images.files": f"{TRUST}/ca.crt has another text",
+        "container_images.files@node1": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
+        "container_images.files@node2": tuple(f"{place}/ca.crt has another text" for place in (TRUST, MIRROR_TRUST)),
+        "container_images.files@login1": f"{TRUST}/ca.crt has another text",
     },
     (),
     (*REGISTRIES, "clusterctl-mirror@node1"),
@@ -196,25 +193,20 @@ AUTHORITY = (
     *spoilt("mode", "container_images", f"{REGISTRY}/ca.key", "head"),
 )
 
-#: Of the registry to which users push.
-TOKENS = "/usr/local/lib/registry-tokens"
-USERS_REGISTRY = (
-    *spoilt(
-        "text", "container_images", f"{CONFIG}/users.yml", "head", restarts=("docker-registry-users",),
-        services=f"docker-registry-users was started before {CONFIG}/users.yml changed",
-    ),
-    *spoilt("mode", "container_images", TOKENS, "head"),
-    *spoilt("mode", "container_images", f"{TOKENS}/registry-tokens", "head"),
-    *spoilt("owner", "container_images", f"{TOKENS}/registry_rights.py", "head"),
-    *spoilt("owner", "container_images", f"{TOKENS}/registry_store.py", "head"),
-    *spoilt("text", "container_images", "/etc/clusterctl/users-registry", "node1"),
+#: Of earlier settings and releases: a port, and a registry that users pushed to.
+EARLIER = (
+    *spoilt("there", "container_images", "/etc/clusterctl/users-registry", "node1"),
+    *spoilt("there", "container_images", f"{CONFIG}/users.yml", "head"),
+    *spoilt("there", "container_images", "/usr/local/lib/registry-tokens", "head"),
+    *spoilt("there", "container_images", f"{UNITS}/docker-registry-users.service", "head"),
+    *spoilt("there", "container_images", f"{UNITS}/docker-registry-tokens.service", "head"),
     Row(
         "an earlier port of the registry is still trusted",
         "node2",
-        "cp -r /etc/docker/certs.d/head:5003 /etc/docker/certs.d/head:6003",
+        f"cp -r {TRUST} /etc/docker/certs.d/head:6003",
         {"images.trust": "/etc/docker/certs.d/head:6003"},
     ),
-)  # fmt: skip
+)
 
 REGISTRY_FILES = (
     *spoilt(
@@ -226,13 +218,6 @@ REGISTRY_FILES = (
         services="docker-registry has unit files that systemd has not read yet",
     ),
     *spoilt("mode", "container_images", f"{UNITS}/docker-registry-write.service", "head"),
-    *spoilt(
-        "text", "container_images", f"{UNITS}/docker-registry-tokens.service", "head",
-        restarts=("docker-registry-tokens",),
-        services="docker-registry-tokens has unit files that systemd has not read yet",
-    ),
-    *spoilt("mode", "container_images", f"{UNITS}/docker-registry-users.service", "head"),
-    *spoilt("owner", "container_images", f"{USERS_TRUST}/ca.crt", "node1"),
     *spoilt("owner", "container_images", f"{REGISTRY}/ca.crt", "head"),
     *spoilt("mode", "container_images", f"{WRITER}/ca.crt", "head"),
     *spoilt("owner", "container_images", f"{TRUST}/ca.crt", "node1"),

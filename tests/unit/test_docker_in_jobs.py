@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import resource
 import runpy
 import subprocess
@@ -86,50 +85,6 @@ def test_what_is_pushed_to_a_registry_is_podmans(monkeypatch: pytest.MonkeyPatch
     for name in ("harbor.site/ada/mine:1", "docker.io/ada/mine"):
         DOCKER["main"](["push", name])
     assert [words[-2:] for words in became] == [["push", "harbor.site/ada/mine:1"], ["push", "docker.io/ada/mine"]]
-
-
-@pytest.fixture
-def site_registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where ada pushes to head:5003, and the cluster's own images are in head:5000."""
-    known = tmp_path / "users-registry"
-    known.write_text("head:5003 head:5000\n")
-    monkeypatch.setitem(DOCKER["site_registries"].__globals__, "SITE_REGISTRIES", str(known))
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-def test_what_is_a_users_own_is_pushed_to_the_clusters_registry_for_users(
-    site_registries: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    became: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, words: became.append(words))
-
-    for name in (f"head:5003/{site_registries}/team/mine:1", "harbor.site/ada/mine"):
-        DOCKER["main"](["push", "--quiet", name])
-    assert [words[-1] for words in became] == [f"head:5003/{site_registries}/team/mine:1", "harbor.site/ada/mine"]
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("head:5003/another/mine:1", "head:5003/another/mine:1: what you push to head:5003 begins with head:5003/{}/"),
-        ("head:5003/mine:1", "head:5003/mine:1: what you push to head:5003 begins with head:5003/{}/"),
-        ("head:5000/clusterctl/mine:1", "head:5000 is the cluster's own, and nobody pushes there"),
-        ("mine:1", "mine:1 names no registry"),
-    ],
-)
-def test_what_is_pushed_elsewhere_in_the_cluster_is_refused_with_where_to(
-    name: str, why: str, site_registries: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = subprocess.CompletedProcess([], 0, stdout="")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
-
-    assert DOCKER["main"](["push", name]) == 125
-    said = capsys.readouterr().err
-    better = f"head:5003/{site_registries}/mine:1"
-    assert why.format(site_registries) in said
-    assert f"docker tag {name} {better}; docker push {better}\n" in said
-    assert "docker login" not in said
-    assert len(said.splitlines()) == 1
 
 
 BOTH = "--device=/dev/nvidia1 --device=/dev/nvidia2 --env=CUDA_VISIBLE_DEVICES=0,1"

@@ -343,23 +343,6 @@ def test_trust_under_a_name_that_the_registry_has_no_more_is_named() -> None:
             images_of({"status": 200, "former": [hostile]})
 
 
-def test_a_registry_of_users_images_that_does_not_answer_is_a_warning_because_jobs_go_on() -> None:
-    both = {"registry": {"status": 401}, "tokens": {"status": 200}}
-
-    def judged(**users: Any) -> Any:
-        return images_of({"status": 200, "users": both | users}, users="head:5003")["users"]
-
-    assert str(judged().verdict) == "pass"
-    for users in ({"tokens": {"error": "it does not answer"}}, {"registry": {"status": 502}}, {"registry": {}}):
-        check = judged(**users)
-        assert str(check.verdict) == "warn"
-        assert "docker-registry-users docker-registry-tokens on head" in check.fix
-    # One that asks nobody who they are would let everybody write.
-    assert str(judged(registry={"status": 200}).verdict) == "warn"
-    assert str(images_of({"status": 200}, users="head:5003")["users"].verdict) == "unknown"
-    assert str(images_of({"status": 200})["users"].verdict) == "skip"
-
-
 @pytest.mark.parametrize(
     ("told", "verdict"), [({"problem": ""}, "pass"), ({"problem": "expired"}, "fail"), ({"problem": None}, "unknown")]
 )

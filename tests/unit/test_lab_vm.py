@@ -36,7 +36,6 @@ def settings(**changes: Any) -> dict[str, Any]:
         "lab": "a",
         "directory": "/state/labs/a",
         "base": "/cache/lab/vm-0123",
-        "carried": {},
         "accelerator": "tcg",
         "cpus": 2,
         "memory": 4096,
@@ -132,21 +131,10 @@ def test_what_is_fixed_when_a_machine_is_made_makes_another_one(change: Mapping[
     assert before["node1"]["shape"] != changed["node1"]["shape"]
 
 
-def test_a_machine_that_was_a_container_starts_from_what_was_on_it() -> None:
-    made = vm.machines(NAMES, settings(carried={"node1": "/state/labs/a/vm/vm-4567"}))
-
-    assert {name: machine["base"] for name, machine in made.items()} == {
-        "head": "/cache/lab/vm-0123",
-        "node1": "/state/labs/a/vm/vm-4567",
-        "node2": "/cache/lab/vm-0123",
-    }
-    assert after(made["node1"]["command"], "-kernel") == ["/state/labs/a/vm/vm-4567.vmlinuz"]
-    assert made["node1"]["shape"] == vm.machines(NAMES, settings())["node1"]["shape"]
-
-
 def test_a_newer_disk_to_start_from_makes_no_machine_another_one() -> None:
     before, changed = (vm.machines(NAMES, settings(base=base)) for base in ("/cache/vm-1", "/cache/vm-2"))
 
+    assert after(changed["node1"]["command"], "-kernel") == ["/state/labs/a/vm/vm-2.vmlinuz"]
     assert {name: machine["shape"] for name, machine in before.items()} == {
         name: machine["shape"] for name, machine in changed.items()
     }
@@ -181,6 +169,13 @@ def test_a_lab_keeps_its_kind(text: str, kind: str, monkeypatch: pytest.MonkeyPa
     (labs.directory("a") / "lab.yml").write_text(text, encoding="utf-8")
 
     assert labs.recorded_kind("a") == kind
+    # Nothing is made here where it is not refused.
+    monkeypatch.setattr(labs, "_refuse_unfit", lambda: None)
+    monkeypatch.setattr(computer, "unfit", lambda *_: None)
+    monkeypatch.setattr(labs, "_play", lambda *_: None)
+    with pytest.raises(ClusterctlError, match=f"lab 'a' is there and of the kind {kind}") as refused:
+        labs.up("a", kind="mixed")
+    assert (refused.value.fix, refused.value.exit_code) == ("clusterctl lab down a", ExitCode.BAD_REQUEST)
 
 
 def test_an_unfit_computer_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

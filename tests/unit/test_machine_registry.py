@@ -230,21 +230,6 @@ def test_a_registry_answers_those_who_trust_it_and_nobody_else(
     assert "does not answer" in machine.reached(host, 10, tmp_path)["error"]
 
 
-def test_what_gives_tokens_is_trusted_as_the_registry_that_they_are_for(
-    served: tuple[str, Path], tmp_path: Path
-) -> None:
-    host, authority = served
-    trusted = tmp_path / "etc/docker/certs.d/head:5003"
-    trusted.mkdir(parents=True)
-    (trusted / "ca.crt").write_text(authority.read_text())
-
-    assert machine.reached(host, 10, tmp_path, trusted_as="head:5003") == {"status": 200}
-    users = {"registry": "127.0.0.1:1", "tokens": host}
-    found = machine.collect(tmp_path, {"host": "127.0.0.1:1", "users": users})["users"]
-    assert "refused" in found["registry"]["error"]
-    assert "CERTIFICATE_VERIFY_FAILED" in found["tokens"]["error"]
-
-
 def test_a_registry_that_nobody_runs_and_one_that_hangs_are_no_answer() -> None:
     assert machine.reached("127.0.0.1:1", 5)["error"] == "it does not answer: Connection refused"
     with pytest.raises(registry.RegistryError, match=r"did not answer in 0\.1 s"):

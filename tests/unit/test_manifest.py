@@ -362,7 +362,7 @@ def test_what_goes_with_the_mending_of_another_thing_names_it(root: Check, check
         (ENGINE, failed("slurm_service.containers", "node2", "slurmd does not exist")),
         (UNBUILT, failed("slurm_service.containers", "node2", "slurmd is paused")),
         (failed("container_images.files", "head", "/etc/clusterctl has mode 0601, not 0755"), UNBUILT),
-        (CERTIFICATE, failed("container_images.files", "node1", "/etc/clusterctl/users-registry has another text")),
+        (CERTIFICATE, failed("container_images.files", "node1", "/etc/docker/certs.d is absent")),
         (CERTIFICATE, failed("container_images.files", "head", "/x/server.crt is absent; /x/ca.crt has another text")),
         (
             failed("slurm_conf.files", "head", "/etc/slurm has mode 0601, not 0755"),

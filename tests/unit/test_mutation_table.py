@@ -60,7 +60,6 @@ cluster_groups=[{'name': 'physics', 'gid': 3001}, {'name': 'biology', 'gid': 300
 cluster_users=[{'name': 'ada', 'uid': 2001}, {'name': 'ben', 'uid': 2002}, {'name': 'grace', 'uid': 2003}]
 cluster_test_user=grace
 container_images_mirrors=['node1']
-container_images_users=true
 cluster_mounts=[{'path': '/home', 'fstype': 'present'}, {'path': '/scratch', 'fstype': 'local'}]
 """
 
@@ -143,7 +142,6 @@ ELSEWHERE = {
         "a_mirror_that_does_not_answer_is_a_warning_that_names_it_because_the_controller_answers_instead": [
             "images.mirror",
         ],
-        "a_registry_of_users_images_that_does_not_answer_is_a_warning_because_jobs_go_on": ["images.users"],
     },
     # Another Slurm's: nothing here gives its files another number.
     "tests/unit/test_judge_slurm_client.py": {

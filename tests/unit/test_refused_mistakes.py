@@ -126,9 +126,7 @@ NODES: list[tuple[dict[str, Any], str]] = [
     ({"node_private_tmp": ["no"]}, "it must be true or false"),
 ]  # fmt: skip
 MOUNTS: list[tuple[dict[str, Any], str]] = [
-    ({"source": "nas:/srv/../etc"}, "it has '..'"), ({"options": "vers=4.2,vers=4.1"}, "vers is there twice"),
-    ({"options": "vers=4.2,nfsvers=4.1"}, "vers is there twice"), ({"options": "port=70000"}, "a port"),
-    ({"options": "rw,no_root_squash"}, "no_root_squash is an option of the server's export"),
+    ({"source": "nas:/srv/../etc"}, "it has '..'"),
     ({"path": "/hömé"}, "written plainly"), ({"source": ["nas:/srv"]}, "is mounted from a server"),
 ]  # fmt: skip
 

@@ -80,23 +80,11 @@ class VmLab(labs.Lab):
 
 
 @contextmanager
-def made(name: str, *, nodes: int = 2) -> Iterator[VmLab]:
+def made(name: str, *, nodes: int = 2, kind: str = "vm") -> Iterator[VmLab]:
     """Make a lab of virtual machines, and remove it in the end."""
     with labs.removed(name):
-        labs.clusterctl("lab", "up", name, "--kind", "vm", "--nodes", str(nodes), timeout=LIMIT)
+        labs.clusterctl("lab", "up", name, "--kind", kind, "--nodes", str(nodes), timeout=LIMIT)
         yield VmLab(name, nodes)
-
-
-#: What a container's kernel allows no more of, or is the computer's: declared alike for the virtual machine that it
-#: becomes, on which each difference would be a restart of the engine or of slurmd, at the speed of emulation.
-AS_A_CONTAINER = {
-    "base_system_memlock": 8192,
-    "base_system_time_service": "none",
-    "container_engine_memlock": 0,
-    "cluster_homes_shared": False,
-    "cluster_mounts": [],
-    "cluster_test_user": "slurmtest",
-}
 
 
 @contextmanager
@@ -105,17 +93,15 @@ def provisioned_node(
 ) -> Iterator[VmLab]:
     """Make a container controller and virtual compute machines, provisioned; remove them in the end.
 
-    A node is a container first: to install and to configure it takes an emulated processor ten times as long. ``site``
-    returns further variables for an inventory.
+    ``site`` returns further variables for an inventory.
     """
-    with labs.made(name, nodes=nodes) as contained:
-        declared = {**AS_A_CONTAINER, **(site(contained.inventory) if site else {})}
-        (contained.directory / "group_vars").mkdir(exist_ok=True)
-        (contained.directory / "group_vars/all.yml").write_text(json.dumps(declared), encoding="utf-8")
-        labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
-        labs.clusterctl("lab", "up", name, "--kind", "mixed", "--nodes", str(nodes), timeout=LIMIT)
-        labs.clusterctl("provision", contained.inventory, *JOBS, timeout=LIMIT)
-        yield VmLab(name, nodes)
+    have_images()
+    with made(name, nodes=nodes, kind="mixed") as lab:
+        if site:
+            (lab.directory / "group_vars").mkdir(exist_ok=True)
+            (lab.directory / "group_vars/all.yml").write_text(json.dumps(site(lab.inventory)), encoding="utf-8")
+        labs.clusterctl("provision", lab.inventory, *JOBS, timeout=LIMIT)
+        yield lab
 
 
 def have_images() -> None:

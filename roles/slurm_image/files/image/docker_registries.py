@@ -1,11 +1,9 @@
-"""Which registry an image's name means, whether it answers, and which ones are the cluster's. Standard library only."""
+"""Which registry an image's name means, and whether it answers. Standard library only."""
 
 import os
 import re
 import socket
 
-#: The registry of users' images, and the cluster's own, where users push (container_images).
-SITE_REGISTRIES = "/run/machine-etc/clusterctl/users-registry"
 #: Seconds in which a registry must answer, and the one that Docker means where none is named.
 REGISTRY_LIMIT, DOCKER_HUB = 5, "docker.io"
 
@@ -28,13 +26,3 @@ def silent(registry):
     except OSError as problem:
         return f"{registry} does not answer from {os.uname().nodename} ({problem.strerror or 'no answer in time'})"
     return ""
-
-
-def site_registries():
-    """Return the registry that users push to, and the cluster's own; nothing where users have none."""
-    try:
-        with open(SITE_REGISTRIES, encoding="utf-8") as stream:  # noqa: PTH123 - pathlib is slow to load
-            users, own = stream.read().split()
-    except (OSError, ValueError):
-        return "", ""
-    return users, own
