@@ -26,8 +26,14 @@ Option = Mapping[str, Any]
 _ALIKE = 0.85
 # Variables that begin like ours and belong to others: Prometheus' exporter is installed by many sites.
 _NOT_OURS = ("node_exporter_",)
-#: Names of an environment's variables, which people write into an inventory and nothing reads there.
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+#: Names that people write into an inventory and nothing reads there, or not any more: what to do instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+        "write cluster_proxy: {http: ..., no_proxy: ...} under [all:vars]",
+    ),
+    "job_lint": "take it out; sbatch no longer looks into scripts, but 'clusterctl lint-job FILE' does",
+}
 _YES_OR_NO = frozenset({"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f", "1", "0", "1.0", "0.0"})
 # Those of Ansible's own variables that are written by hand, and so can be misspelt.
 _CONNECTION = frozenset(
@@ -138,8 +144,8 @@ def _unknown(name: str, hosts: str) -> tuple[str, str] | None:
     """Return what is wrong with a name that has no specification; None for a site's own."""
     if name in _CONNECTION:
         return None
-    if name.lower() in _PROXIES:
-        return f"{hosts}: {name} has no effect here", "write cluster_proxy: {http: ..., no_proxy: ...} under [all:vars]"
+    if instead := _INSTEAD.get(name.lower()):
+        return f"{hosts}: {name} has no effect here", instead
     known = _CONNECTION if name.startswith("ansible_") else options().keys()
     near = difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)
     role = next((role for role in _roles() if name.startswith(f"{role}_")), None)

@@ -25,7 +25,6 @@ OF_THE_SITE = {
     "container_images_users": True,
     "container_images_users_free": 2,
     "job_offline": {"models": "/home/site/models"},
-    "job_lint": True,
 }
 
 #: The lab that all lanes share which need a provisioned one.

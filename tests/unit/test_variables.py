@@ -207,6 +207,13 @@ def test_a_proxy_that_nothing_would_read_is_refused_with_the_variable_that_is_re
     assert "cluster_proxy" in error.fix
 
 
+def test_a_variable_that_was_taken_away_is_refused_with_the_way_out() -> None:
+    error = refusal(job_lint=True)
+
+    assert "job_lint has no effect here" in error.problem
+    assert "clusterctl lint-job FILE" in error.fix
+
+
 @pytest.mark.parametrize(
     "value",
     [
