@@ -86,7 +86,9 @@ def syntax_tree(text: str) -> dict[str, Any]:
     beside = Path(sys.executable).with_name("shfmt")
     shfmt = str(beside) if beside.exists() else shutil.which("shfmt")
     if shfmt is None:
-        raise ClusterctlError("lint-job needs shfmt, which is not here", fix="pip install shfmt-py, or apt install shfmt")
+        raise ClusterctlError(
+            "lint-job needs shfmt, which is not here", fix="pip install shfmt-py, or apt install shfmt"
+        )
     try:
         done = subprocess.run(
             [shfmt, "-ln=bash", "--to-json"],

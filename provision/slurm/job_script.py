@@ -218,7 +218,9 @@ def _directives(text: str, tree: Node) -> Iterator[Directive]:
         if found is None or not (number < first or number in comments):
             continue
         given = re.sub(r"(^|\s)#.*", "", found[4])
-        words = tuple(Word(re.sub("[\"']", "", one), number) for one in re.findall(r"(?:\"[^\"]*\"|'[^']*'|\S)+", given))
+        words = tuple(
+            Word(re.sub("[\"']", "", one), number) for one in re.findall(r"(?:\"[^\"]*\"|'[^']*'|\S)+", given)
+        )
         exact = found[2] == "SBATCH" and not found[1]
         if exact and number < first:
             yield Directive(number, words)
@@ -475,10 +477,11 @@ def _plain(part: Node) -> str:
 
 def _exports(node: Node) -> bool:
     """Tell whether a declaration exports what it names."""
-    flags = [one["Value"]["Parts"][0].get("Value", "") for one in node["Args"] if one.get("Naked") and "Name" not in one]
+    flags = [
+        one["Value"]["Parts"][0].get("Value", "") for one in node["Args"] if one.get("Naked") and "Name" not in one
+    ]
     variant = node["Variant"]["Value"]
     return (variant == "export" and "-n" not in flags) or any("x" in flag for flag in flags if flag[:1] == "-")
-
 
 
 def _held(assign: Node) -> Iterator[Node]:

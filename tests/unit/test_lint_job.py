@@ -26,7 +26,9 @@ TORCHRUN = "torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$A --master-por
 
 def posted() -> list[tuple[str, str, str, str]]:
     """Return of each posted mistake its rule, a piece of the line that is named, the script and its good twin."""
-    parts = re.split(r"^== (\S+) @ (.*) \| .+\n", (HERE / "posted_mistakes.txt").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    parts = re.split(
+        r"^== (\S+) @ (.*) \| .+\n", (HERE / "posted_mistakes.txt").read_text("utf-8"), flags=re.MULTILINE
+    )[1:]
     scripts = [part.rstrip("\n").split("\n") for part in parts[2::3]]
     bad = ["\n".join(line[1:] for line in lines if line[:1] != "+") for lines in scripts]
     good = ["\n".join(line[1:] for line in lines if line[:1] != "-") for lines in scripts]
@@ -81,7 +83,7 @@ def test_a_published_template_for_docker_and_megatron_yields_its_mistakes() -> N
         ["cat <<'E' >run.sh", "torchrun --nnodes=2 --node-rank=$SLURM_NODEID x.py", "E", "srun bash run.sh"],
         ["srun bash <<'E'", "torchrun --nnodes=2 --node-rank=$SLURM_NODEID x.py", "E"],
         ["run='torchrun --nnodes=2 --node-rank=$SLURM_NODEID x.py'", 'srun bash -c "$run"'],
-        ["run='torchrun --nnodes=2 --node-rank=$SLURM_NODEID x.py'", 'eval "srun bash -c \'$run\'"'],
+        ["run='torchrun --nnodes=2 --node-rank=$SLURM_NODEID x.py'", "eval \"srun bash -c '$run'\""],
         # What may be anything.
         ["srun torchrun $ARGS train.py"],
         ["srun torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=$A:$P train.py"],
