@@ -81,7 +81,7 @@ def _text(file: Path) -> str:
 
 def syntax_tree(text: str) -> dict[str, Any]:
     """Return a script's syntax tree, as shfmt reads it."""
-    from provision.slurm.job_script import Unreadable
+    from provision.slurm.job_script import UnreadableError
 
     beside = Path(sys.executable).with_name("shfmt")
     shfmt = str(beside) if beside.exists() else shutil.which("shfmt")
@@ -98,9 +98,13 @@ def syntax_tree(text: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unreadable(1, f"shfmt has not read it in {_SECONDS} seconds") from error
+        raise UnreadableError(1, f"shfmt has not read it in {_SECONDS} seconds") from error
     if done.returncode:
         told = re.search(r"(\d+):\d+: (.*)", done.stderr.decode(errors="replace"))
-        raise Unreadable(int(told[1]), told[2]) if told else Unreadable(1, f"shfmt ended with {done.returncode}")
+        raise (
+            UnreadableError(int(told[1]), told[2])
+            if told
+            else UnreadableError(1, f"shfmt ended with {done.returncode}")
+        )
     tree: dict[str, Any] = json.loads(done.stdout)
     return tree

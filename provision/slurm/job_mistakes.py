@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from provision.slurm.job_script import EARLY, Command, Parse, Script, Start, Word, base, stray
+from provision.slurm.job_script import EARLY, Command, Parse, Script, Start, Word, base
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,11 @@ def _unread_directive(script: Script) -> Told:
         shown = " ".join(word.text for word in one.words)
         if one.unread:
             yield one.line, f"sbatch does not read {shown}: {one.unread}"
-        elif left := stray(one):
-            yield one.line, f"{left!r} belongs to no option, and sbatch reads none behind it, in later lines neither"
+        elif one.stray:
+            yield (
+                one.line,
+                f"{one.stray!r} belongs to no option, and sbatch reads none behind it, in later lines neither",
+            )
         elif re.search(r"\$[{(A-Za-z]|`", shown):
             yield one.line, f"sbatch expands no variable in {shown}"
 
@@ -185,10 +188,12 @@ def _double_launch(script: Script) -> Told:
 
 
 def _one_after_another(script: Script) -> Told:
-    starts = [start for start in script.named(*_LAUNCHERS) if start.step and not start.step.command.background]
-    ranked = [(start.step, rank.text) for start in starts if (rank := _rank(start)) and "SLURM_" not in rank.text]
-    differ = len({rank for _, rank in ranked}) > 1
-    for step, _ in ranked:
+    ranked = [
+        (step, rank.text) for start in script.named(*_LAUNCHERS) if (step := start.step) and (rank := _rank(start))
+    ]
+    found = [(step, rank) for step, rank in ranked if "SLURM_" not in rank and not step.command.background]
+    differ = len({rank for _, rank in found}) > 1
+    for step, _ in found:
         alone = _nodes(script) > 1 and (_nodes(script, step) == 1 or "nodelist" in step.options)
         if differ or (step.command.looped and alone):
             yield step.command.line, "srun in the foreground for each node's launcher"
@@ -196,24 +201,29 @@ def _one_after_another(script: Script) -> Told:
 
 
 def _same_rank(script: Script) -> Told:
-    starts = [start for start in script.named("torchrun", "accelerate") if start.step and not start.vague]
-    ranks = {rank.text for start in starts if (rank := _rank(start))}
+    ranks = {rank.text for start in script.named("torchrun", "accelerate") if (rank := _rank(start))}
     found = []
-    for start in starts:
-        rank, backend, torchrun = _rank(start), start.options.get("rdzv-backend"), start.program == "torchrun"
-        one = _nodes(script, start.step) == 1 or {"nodelist", "relative"} & start.step.options.keys()
-        if one or (backend and backend.text != "static"):
+    for start in script.named("torchrun", "accelerate"):
+        several = (
+            start.step and _nodes(script, start.step) > 1 and not {"nodelist", "relative"} & start.step.options.keys()
+        )
+        backend = start.options.get("rdzv-backend")
+        if not several or start.vague or (backend and backend.text != "static"):
             continue
+        rank, torchrun, line = _rank(start), start.program == "torchrun", start.command.line
         if rank and re.match(rf"{EARLY}SLURM_" if start.command.outer else r"\$SLURM_", rank.text):
             found.append((rank.line, f"the batch script expands ${rank.text[1:]}, which is 0 there"))
         elif rank and rank.text.isdigit() and len(ranks) == 1:
             found.append((rank.line, f"the rank {rank.text} is every node's"))
         elif torchrun and ("standalone" in start.options or "nnodes" not in start.options):
-            found.append((start.command.line, f"torchrun without --nnodes on {_nodes(script, start.step)} nodes"))
+            found.append((line, f"torchrun without --nnodes on {_nodes(script, start.step)} nodes"))
         elif torchrun and rank is None and not any(script.assigned("PET_NODE_RANK")):
-            found.append((start.command.line, "torchrun without --node-rank"))
-    several = any(_nodes(script, step) * _tasks_each(script, step) > 1 for step in _steps(script))
-    if not found and script.batch and several:
+            found.append((line, "torchrun without --node-rank"))
+    if (
+        not found
+        and script.batch
+        and any(_nodes(script, step) * _tasks_each(script, step) > 1 for step in _steps(script))
+    ):
         for command, value in script.assigned("RANK", "LOCAL_RANK", "NODE_RANK", "MACHINE_RANK"):
             if command.outer is None and re.fullmatch(r"\$SLURM_(PROCID|NODEID|LOCALID)", value.text):
                 found.append((command.line, f"the batch script expands {value.text}, which is 0 there"))
@@ -351,14 +361,10 @@ def _cpus_not_inherited(script: Script) -> Told:
 
 def _conda_activate(script: Script) -> Told:
     reads = ("source", ".", "eval", "module", "ml", "spack")
-    first = next((one for one in script.commands if one.program in reads or " activate" in _start(one)), None)
-    if first and first.program == "conda" and not re.match(r"#!.*\s(-\w*[li]|--login)", script.text):
-        yield first.line, "conda activate, and nothing before it reads conda's functions"
-
-
-def _start(command: Command) -> str:
-    """Return a command's first two words."""
-    return " ".join(word.text for word in command.words[:2])
+    activates = [one.line for one in script.commands if [word.text for word in one.words[:2]] == ["conda", "activate"]]
+    before = any(one.program in reads and one.line < activates[0] for one in script.commands if activates)
+    if activates and not before and not re.match(r"#!.*\s(-\w*[li]|--login)", script.text):
+        yield activates[0], "conda activate, and nothing before it reads conda's functions"
 
 
 _IN_STEP = "srun bash -c '... --node-rank=$SLURM_NODEID ...', in single quotes: the shell of each task expands it"
@@ -367,7 +373,7 @@ RULES: Mapping[str, Rule] = {
     "unread-directive": Rule(
         _unread_directive,
         "the job does not get what it asks for, and sbatch says nothing",
-        "#SBATCH --option=VALUE before all commands, blanks in quotes, no variables: sbatch --option=$VALUE FILE takes them",
+        "#SBATCH --option=VALUE before all commands, blanks in quotes; a variable: sbatch --option=$VALUE FILE",
     ),
     "output-directory": Rule(
         _output_directory,
@@ -421,7 +427,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "gpu-count": Rule(
         _gpu_count,
-        "CUDA is not available, workers take one GPU ('duplicate GPU', 'invalid device ordinal'), or wait for more workers",
+        "no CUDA, two workers on a GPU ('duplicate GPU', 'invalid device ordinal'), or workers that wait for more",
         "--gpus-per-node=N --ntasks-per-node=N, no --ntasks, and no CUDA_VISIBLE_DEVICES: Slurm sets it",
     ),
     "cpus-not-inherited": Rule(

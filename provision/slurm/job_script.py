@@ -1,20 +1,20 @@
 """A user's job script as the rules ask of it: read from shfmt's syntax tree, and never run.
 
-Which shell expands a ``$`` matters most, so texts of words have three marks: ``$`` is expanded by the shell that runs the
-command, `EARLY` was expanded by the batch script's shell before it handed the text on, `LATE` is left as it stands.
+Which shell expands a ``$`` matters most, so a word's text has three marks: ``$`` is expanded by the shell that runs the
+command, `EARLY` was expanded by another one before, `LATE` is left as it stands.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-#: A node of the tree that ``shfmt --to-json`` prints. "Op" is a number in old releases: the text at "OpPos" says it, too.
+#: A node of the tree that ``shfmt --to-json`` prints. "Op" is a number in old releases: the text at "OpPos" is read.
 Node = Mapping[str, Any]
-#: What makes a tree of a text; it raises `Unreadable`.
+#: What makes a tree of a text; it raises `UnreadableError`.
 Parse = Callable[[str], Node]
 
 EARLY, LATE = "\ue001", "\ue002"
@@ -61,7 +61,7 @@ _BARE = {
 _NAMES = {"python3": "python", "mpiexec": "mpirun", "horovodrun": "mpirun", "accelerate-launch": "accelerate"}
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A script that shfmt cannot read: in which line, and why."""
 
     def __init__(self, line: int, why: str) -> None:
@@ -82,8 +82,7 @@ class Word:
 class Start:
     """A program that the script starts: its options by their long names, with "-" for "_", and the words behind them.
 
-    ``step`` is the srun that starts it. ``vague``: options may stand in a variable of which the script does not say what
-    it holds.
+    ``step`` is the srun that starts it. ``vague``: there may be options in a variable that the script does not know.
     """
 
     program: str
@@ -112,8 +111,7 @@ class Command:
     looped: bool = False
     outer: Command | None = None
     step: Start | None = None
-    document: Word | None = field(default=None, repr=False)
-    writes: str = ""
+    document: Word | None = None
 
     @property
     def program(self) -> str:
@@ -140,7 +138,7 @@ def options(words: tuple[Word, ...], bare: frozenset[str]) -> tuple[dict[str, Wo
         if not has and key not in bare and at < len(words) and not words[at].text.startswith("--"):
             value = words[at].text
             at += 1
-        found[_SHORT.get(key, key) if bare is _SLURM_BARE or bare is _BARE["srun"] else key] = Word(value, line)
+        found[_SHORT.get(key, key)] = Word(value, line)
     return found, words[at + 1 :] if at < len(words) and words[at].text == "--" else words[at:]
 
 
@@ -152,24 +150,30 @@ class Directive:
     words: tuple[Word, ...]
     unread: str = ""
 
+    @property
+    def stray(self) -> str:
+        """The words that belong to no option: sbatch reads nothing behind them."""
+        left = " ".join(word.text for word in options(self.words, _SLURM_BARE)[1])
+        return "" if left in ("hetjob", "packjob") else left
+
 
 class Script:
     """A job script: what sbatch reads of it, its commands in their order, and the programs that they start."""
 
     def __init__(self, text: str, parse: Parse) -> None:
         self.text = text
-        self.unreadable: Unreadable | None = None
+        self.unreadable: UnreadableError | None = None
         self.commands: tuple[Command, ...] = ()
         self.starts: tuple[Start, ...] = ()
         tree: Node = {}
         try:
             tree = parse(text)
             shell = _Shell(text, tree, parse)
-            self.commands, self.starts = tuple(shell.commands()), tuple(shell.starts)
-        except Unreadable as error:
+            self.commands, self.starts = tuple(shell.commands(tree, Command((), (), 0))), tuple(shell.starts)
+        except UnreadableError as error:
             self.unreadable = error
         except RecursionError:
-            self.unreadable = Unreadable(1, "commands stand in one another deeper than anybody writes")
+            self.unreadable = UnreadableError(1, "commands stand in one another deeper than anybody writes")
         self.directives = tuple(_directives(text, tree))
 
     @cached_property
@@ -200,11 +204,6 @@ class Script:
         """Yield each assignment to one of some variables: its command and its value."""
         for command in self.commands:
             yield from ((command, value) for name, value in command.assigns if name in names)
-
-
-def stray(directive: Directive) -> str:
-    """Return the words of a directive that belong to no option: sbatch reads nothing behind them."""
-    return " ".join(word.text for word in options(directive.words, _SLURM_BARE)[1])
 
 
 def _directives(text: str, tree: Node) -> Iterator[Directive]:
@@ -243,17 +242,18 @@ class _Shell:
     """A text that one shell reads, with the shells that it hands texts to."""
 
     def __init__(self, text: str, tree: Node, parse: Parse, outer: _Shell | None = None, line: int = 1) -> None:
-        self._bytes, self._tree, self._parse, self._outer, self._line = text.encode(), tree, parse, outer, line
+        self._bytes, self._parse, self._line = text.encode(), parse, line
         self._depth: int = outer._depth + 1 if outer else 0
         self.starts: list[Start] = outer.starts if outer else []
         self._written: dict[str, Word] = outer._written if outer else {}
         self._left: list[int] = outer._left if outer else [_HANDED]
-        self._values = self._assignments()
+        self._values = self._assignments(tree)
+        self._known: dict[tuple[str, int], tuple[Word, ...]] = {}
 
-    def _assignments(self) -> dict[str, tuple[Node, ...]]:
+    def _assignments(self, tree: Node) -> dict[str, tuple[Node, ...]]:
         """Return what each variable holds, as words; only those of which the script leaves no doubt."""
         found: dict[str, list[Node]] = {}
-        for node in _nodes(self._tree):
+        for node in _nodes(tree):
             if node.get("Type") == "WordIter":
                 found.setdefault(node["Name"]["Value"], []).extend(({}, {}))
             args = node.get("Args", ()) if node.get("Type") == "DeclClause" else ()
@@ -270,7 +270,10 @@ class _Shell:
         """Return the words that a variable holds, None where the script does not say it."""
         if depth <= 0 or name not in self._values:
             return None
-        return tuple(self._word(node, depth - 1) for one in self._values[name] for node in _held(one))
+        if (name, depth) not in self._known:
+            held = (node for one in self._values[name] for node in _held(one))
+            self._known[name, depth] = tuple(self._word(node, depth - 1) for node in held)
+        return self._known[name, depth]
 
     def _word(self, node: Node, depth: int = _DEPTH) -> Word:
         parts = node.get("Parts", ())
@@ -292,9 +295,8 @@ class _Shell:
                 found.append(self._text(part.get("Parts", ()), depth, quoted=True, handed=handed))
             elif kind == "ParamExp" and (name := _plain(part)):
                 held = self._words_of(name, depth)
-                text = None if held is None else " ".join(one.handed if handed else one.text for one in held)
-                known = text is not None and len(text) < _LONGEST
-                found.append(text if known and text is not None else f"{EARLY if handed else '$'}{name}")
+                unknown = f"{EARLY if handed else '$'}{name}"
+                found.append(unknown if held is None else " ".join(one.handed if handed else one.text for one in held))
             elif handed:
                 found.append(_SOMETHING)
             else:
@@ -318,14 +320,14 @@ class _Shell:
 
     # -- commands
 
-    def commands(self, around: Command | None = None) -> Iterator[Command]:
-        """Yield all commands, each followed by those that it hands to another shell; `starts` then has the programs."""
-        yield from self._in(self._tree, around or Command((), (), 0))
+    def commands(self, node: Any, around: Command) -> Iterator[Command]:
+        """Yield a node's commands, each followed by those that it hands to another shell; `starts` gets the programs.
 
-    def _in(self, node: Any, around: Command) -> Iterator[Command]:
+        ``around`` says what surrounds them.
+        """
         if isinstance(node, list):
             for one in node:
-                yield from self._in(one, around)
+                yield from self.commands(one, around)
         if not isinstance(node, Mapping):
             return
         kind = node.get("Type")
@@ -338,14 +340,14 @@ class _Shell:
         if kind == "BinaryCmd":
             at = node["OpPos"]["Offset"]
             pipe = self._bytes[at : at + 1] == b"|" and self._bytes[at : at + 2] != b"||"
-            yield from self._in(node["X"], replace(around, piped=True) if pipe else around)
-            yield from self._in(node["Y"], around)
+            yield from self.commands(node["X"], replace(around, piped=True) if pipe else around)
+            yield from self.commands(node["Y"], around)
             return
         if node.get("Cmd", {}).get("Type") in ("CallExpr", "DeclClause"):
             yield from self._command(node, around)
         for name, one in node.items():
             if name not in ("Pos", "End"):
-                yield from self._in(one, around)
+                yield from self.commands(one, around)
 
     def _command(self, statement: Node, around: Command) -> Iterator[Command]:
         node = statement["Cmd"]
@@ -355,20 +357,13 @@ class _Shell:
         assigns = tuple((one["Name"]["Value"], self._value(one)) for one in given if "Name" in one)
         args = () if declares else node.get("Args", ())
         words = tuple(word for arg in args for word in self._split(arg))
-        document, writes = self._document(statement)
-        if words and words[0].text == "tee" and document:
-            writes = next((base(one.text) for one in words[1:] if one.text[:1] != "-"), "")
-        command = replace(
-            around,
-            words=words,
-            assigns=assigns,
-            line=line,
-            exports=declares and _exports(node),
-            document=document,
-            writes=writes,
-        )
-        if document and writes:
-            self._written[writes] = document
+        document, file = self._document(statement)
+        if words and words[0].text == "tee":
+            file = next((base(one.text) for one in words[1:] if one.text[:1] != "-"), "")
+        if document and file:
+            self._written[file] = document
+        exports = declares and _exports(node)
+        command = replace(around, words=words, assigns=assigns, line=line, exports=exports, document=document)
         yield command
         yield from self._start(command)
 
@@ -378,7 +373,7 @@ class _Shell:
 
     def _document(self, statement: Node) -> tuple[Word | None, str]:
         """Return the here-document that a command reads, and the file to which it writes."""
-        document, writes = None, ""
+        document, file = None, ""
         for one in statement.get("Redirs", ()):
             if hdoc := one.get("Hdoc"):
                 line = self._line + hdoc["Pos"]["Line"] - 1
@@ -387,8 +382,8 @@ class _Shell:
                 handed = text if raw else self._text(hdoc["Parts"], _DEPTH, quoted=True, handed=True)
                 document = Word(text, line, handed)
             elif self._bytes[one["OpPos"]["Offset"] :][:1] == b">" and not one.get("N"):
-                writes = base(self._word(one["Word"]).text) if one.get("Word") else ""
-        return document, writes
+                file = base(self._word(one["Word"]).text)
+        return document, file
 
     # -- programs
 
@@ -407,11 +402,9 @@ class _Shell:
                 step = start if name == "srun" else step
                 words = self._program(start.rest) if name == "srun" else ()
                 continue
-            inner = replace(command, step=step)
-            if name in _SHELLS:
-                yield from self._shell(words[1:], inner)
-            else:
-                yield from self._hand(self._written[name], inner)
+            script = self._script(words[1:], command.document) if name in _SHELLS else self._written[name]
+            if script:
+                yield from self._hand(script, replace(command, step=step))
             return
 
     def _program(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -424,19 +417,14 @@ class _Shell:
                 break
         return ()
 
-    def _shell(self, words: tuple[Word, ...], command: Command) -> Iterator[Command]:
-        """Yield the commands of a shell that is started with these words."""
-        at = 0
-        while at < len(words) and words[at].text[:1] in ("-", "+"):
-            if re.fullmatch(r"-[a-z]*c[a-z]*", words[at].text) and at + 1 < len(words):
-                yield from self._hand(words[at + 1], command)
-                return
-            at += 2 if words[at].text in ("-o", "+o") else 1
-        if at < len(words):
-            if written := self._written.get(base(words[at].text)):
-                yield from self._hand(written, command)
-        elif command.document:
-            yield from self._hand(command.document, command)
+    def _script(self, words: tuple[Word, ...], document: Word | None) -> Word | None:
+        """Return what a shell reads that is started with these words, None where that is not in the script."""
+        for at, word in enumerate(words):
+            if re.fullmatch(r"-[a-z]*c[a-z]*", word.text):
+                return words[at + 1] if at + 1 < len(words) else None
+            if word.text[:1] not in ("-", "+") and (at == 0 or words[at - 1].text[1:] != "o"):
+                return self._written.get(base(word.text))
+        return document
 
     def _hand(self, word: Word, command: Command, *, same: bool = False) -> Iterator[Command]:
         """Yield the commands of a text that is handed to another shell; nothing where it cannot be read."""
@@ -445,11 +433,11 @@ class _Shell:
         self._left[0] -= 1
         try:
             tree = self._parse(word.handed)
-        except Unreadable:
+        except UnreadableError:
             return
         inner = _Shell(word.handed, tree, self._parse, self, word.line)
-        around = replace(command, words=(), assigns=(), document=None, writes="", exports=False, piped=False)
-        yield from inner.commands(around if same else replace(around, outer=command, looped=False))
+        around = replace(command, words=(), assigns=(), document=None, piped=False)
+        yield from inner.commands(tree, around if same else replace(around, outer=command, looped=False))
 
 
 def _started(name: str, words: tuple[Word, ...], command: Command, step: Start | None) -> Start:
@@ -469,10 +457,12 @@ def _started(name: str, words: tuple[Word, ...], command: Command, step: Start |
 
 def _plain(part: Node) -> str:
     """Return the name of a variable whose value is put in as it is; nothing for other expansions."""
-    changed = {"Length", "Width", "Excl", "Exp", "Repl", "Slice", "Names", "Flags", "NestedParam"} & part.keys()
-    index = part.get("Index") or {}
-    whole = not index or (index.get("Parts") or [{}])[0].get("Value") in ("@", "*")
-    return str(part["Param"]["Value"]) if not changed and whole and part.get("Param") else ""
+    index = part.get("Index") or {"Parts": [{"Value": "@"}]}
+    whole = index.get("Parts", [{}])[0].get("Value") in ("@", "*")
+    return str(part["Param"]["Value"]) if whole and part.keys() <= _PLAIN else ""
+
+
+_PLAIN = {"Type", "Pos", "End", "Dollar", "Short", "Rbrace", "Param", "Index"}
 
 
 def _exports(node: Node) -> bool:

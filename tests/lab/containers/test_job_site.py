@@ -6,7 +6,6 @@ import base64
 import io
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import labs
 import pytest
@@ -79,14 +78,6 @@ def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: la
     ]  # fmt: skip
     # What the user has set stays.
     assert lab.said("HF_HOME=/mine srun printenv HF_HOME") == "/mine"
-
-
-def submitted(lab: labs.Lab, words: str) -> list[str]:
-    """Return what sbatch said besides the job's number; nothing of the job is left."""
-    done = lab.ssh("login1", f"sbatch --parsable --hold {words}", user="ada")
-    assert done.returncode == 0, done.stderr
-    assert lab.ssh("login1", f"scancel {done.stdout.strip()}", user="ada").returncode == 0
-    return done.stderr.splitlines()
 
 
 def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image: labs.Lab) -> None:
