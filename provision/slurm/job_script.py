@@ -211,7 +211,7 @@ def _directives(text: str, tree: Node) -> Iterator[Directive]:
     lines = text.split("\n")
     first = next((at for at, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")), len(lines) + 1)
     begun = min((node["Pos"]["Line"] for node in tree.get("Stmts", ())), default=first)
-    comments = {one["Hash"]["Line"] for node in _nodes(tree) for one in node.get("Comments", ())}
+    comments = {node["Hash"]["Line"] for node in _nodes(tree) if "Hash" in node}
     for number, line in enumerate(lines, 1):
         found = re.match(r"(\s*)#(SBATCH)(\s*)(.*)", line, re.IGNORECASE)
         if found is None or not (number < first or number in comments):

@@ -105,6 +105,7 @@ def test_what_is_right_or_unknown_is_no_mistake(lines: list[str]) -> None:
         (["cat <<E >run.sh", f"{TORCHRUN} --node-rank=$SLURM_NODEID x.py", "E", "srun bash run.sh"], "same-rank"),
         (["export NODE_RANK=$SLURM_NODEID", f"srun bash -c '{TORCHRUN} --node-rank=$NODE_RANK x.py'"], "same-rank"),
         ([f"run=({TORCHRUN})", 'srun "${run[@]}" x.py'], "same-rank"),
+        (["srun python x.py", "#SBATCH --time=3"], "unread-directive"),
         (["srun torchrun --standalone --nproc-per-node=8 x.py"], "same-rank"),
         (["srun bash -c 'export MASTER_ADDR=$(hostname); python x.py'"], "meeting-place"),
         (["srun bash -c 'export MASTER_PORT=$RANDOM; python x.py'"], "meeting-place"),
@@ -136,12 +137,16 @@ def test_what_a_script_says_to_ignore_is_no_mistake() -> None:
     assert names(*lines, "echo lint-job: ignore fixed-port, same-rank") == ["fixed-port", "same-rank"]
 
 
+#: Each variable holds the next one ten times.
+DEEP = "".join(f'v{at}="{f"$v{at + 1} " * 10}"\n' for at in range(30)) + "srun python $v0\n"
+
+
 @given(st.text(alphabet="abc $\\'\"`(){}<>|&;\n#=-!srundocker0/.", max_size=200))
 def test_any_text_is_read_or_called_unreadable(text: str) -> None:
     found("#!/bin/bash\n#SBATCH -N2\n" + text)
 
 
-@pytest.mark.parametrize("text", ["(" * 5000, "srun bash -c '" * 50, "x=$x$x$x$x\n" * 40, "$(" * 3000 + ")" * 3000])
+@pytest.mark.parametrize("text", ["(" * 5000, "srun bash -c '" * 50, "$(" * 3000 + ")" * 3000, DEEP])
 def test_what_nobody_writes_ends_in_a_word_and_no_traceback(text: str) -> None:
     found(HEAD + text)
 
