@@ -100,11 +100,11 @@ def _gpus_each(script: Script, step: Start | None) -> int | None:
 
 def _steps(script: Script) -> list[Start]:
     """Return the steps that are the job itself, and none that only looks or prepares."""
-    starters = {id(start.step) for start in script.starts if start.program != "scontrol"}
-    starters |= {id(one.step) for one in script.commands if one.outer and one.program not in _ASIDE}
+    works = {id(start.step) for start in script.starts if start.program != "scontrol"}
+    works |= {id(one.step) for one in script.commands if one.outer and one.program not in _ASIDE}
     aside = {*_ASIDE, "bash", "sh", "sleep"}
-    own = {id(step) for step in script.named("srun") if step.rest and base(step.rest[0].text) not in aside}
-    return [step for step in script.named("srun") if not step.command.captured and id(step) in starters | own]
+    works |= {id(step) for step in script.named("srun") if step.rest and base(step.rest[0].text) not in aside}
+    return [step for step in script.named("srun") if id(step) in works and not step.command.captured]
 
 
 def _works(script: Script) -> list[Command]:
