@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,13 +17,15 @@ from provision.errors import ClusterctlError, ExitCode
 
 #: Bytes of a job script that are read; Slurm takes 4 MiB (max_script_size).
 _LIMIT = 4 * 1024 * 1024
+#: Seconds that shfmt may take; a script of a thousand lines takes it some milliseconds.
+_SECONDS = 20
 
 
 @click.command("lint-job")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 def lint_job(file: Path, as_json: bool) -> int:
-    """Look for twenty mistakes of public templates, and unclosed quotes, in a job script. Nothing is run or submitted.
+    """Look for fifteen mistakes that people posted as the cause of their failure. Nothing is run or submitted.
 
     FILE is a script for sbatch, or one that srun runs on each node; - is standard input. Exit code 8 if there are any.
 
@@ -27,9 +34,9 @@ def lint_job(file: Path, as_json: bool) -> int:
         clusterctl lint-job train.sh
     """
     from provision.cli.flow import print_json
-    from provision.slurm.jobs.lint import findings
+    from provision.slurm.job_mistakes import findings
 
-    found = findings(_text(file))
+    found = findings(_text(file), syntax_tree)
     code = ExitCode.VERIFICATION_FAILED if found else ExitCode.DONE
     if as_json:
         document = {"schema": "clusterctl/lint-job/1", "command": "lint-job", "exit_code": int(code), "file": str(file)}
@@ -55,8 +62,6 @@ def _text(file: Path) -> str:
         raise ClusterctlError(
             f"{file} cannot be read: {error.strerror}", fix="name a file that you may read"
         ) from error
-    from provision.slurm.jobs.shell import for_a_shell
-
     first = data.split(b"\n", 1)[0]
     problem = ""
     if len(data) > _LIMIT:
@@ -65,10 +70,41 @@ def _text(file: Path) -> str:
         problem = "it is empty"
     elif b"\0" in data:
         problem = "it is no text"
-    elif b"\r" in first:
+    elif b"\r\n" in data:
         problem = "its lines end as on Windows, which sbatch refuses"
-    elif first.startswith(b"#!") and not for_a_shell(named := first.decode(errors="replace")):
-        problem = f"it is for {named[2:].strip()}; only shell scripts are looked into"
+    elif first.startswith(b"#!") and not re.search(rb"\b(ba|da|z|k)?sh\b", first):
+        problem = f"it is for {first[2:].decode(errors='replace').strip()}; only shell scripts are looked into"
     if problem:
         raise ClusterctlError(f"{file}: {problem}", fix="name the script that sbatch or srun runs")
     return data.decode("utf-8", errors="replace")
+
+
+def syntax_tree(text: str) -> dict[str, Any]:
+    """Return a script's syntax tree, as shfmt reads it."""
+    from provision.slurm.job_script import UnreadableError
+
+    beside = Path(sys.executable).with_name("shfmt")
+    shfmt = str(beside) if beside.exists() else shutil.which("shfmt")
+    if shfmt is None:
+        raise ClusterctlError(
+            "lint-job needs shfmt, which is not here", fix="pip install shfmt-py, or apt install shfmt"
+        )
+    try:
+        done = subprocess.run(
+            [shfmt, "-ln=bash", "--to-json"],
+            input=text.encode(errors="replace"),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnreadableError(1, f"shfmt has not read it in {_SECONDS} seconds") from error
+    if done.returncode:
+        told = re.search(r"(\d+):\d+: (.*)", done.stderr.decode(errors="replace"))
+        raise (
+            UnreadableError(int(told[1]), told[2])
+            if told
+            else UnreadableError(1, f"shfmt ended with {done.returncode}")
+        )
+    tree: dict[str, Any] = json.loads(done.stdout)
+    return tree

@@ -50,7 +50,7 @@ Variables = Mapping[str, Mapping[str, Any]]
 _SITE = (
     *("cluster_name", "cluster_simulated", "cluster_mounts", "slurm_version", "slurm_partitions"),
     *("slurm_conf_parameters", "slurm_conf_cgroup_parameters", "slurm_conf_files"),
-    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime", "job_lint"),
+    *("slurm_conf_gpu_detection", "slurm_conf_cgroup_v1_allowed", "job_container_runtime"),
     "job_container_packages",
     *declared_docker.READ,
     *("job_environment", "job_offline"),
@@ -130,7 +130,6 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             cgroup_parameters=cgroup_parameters_from(site["slurm_conf_cgroup_parameters"], version),
             gpu_detection=detection_from(site["slurm_conf_gpu_detection"]),
             cgroup_v1_allowed=switch_from("slurm_conf_cgroup_v1_allowed", site["slurm_conf_cgroup_v1_allowed"]),
-            scripts_looked_into=switch_from("job_lint", site["job_lint"]),
             mounts=mounts,
             job_images=images,
             job_environment=environment,

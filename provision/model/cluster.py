@@ -170,8 +170,6 @@ class Cluster(_Declared):
     job_environment: tuple[JobVariable, ...] = ()
     #: What runs containers of jobs: ours, or what the site has.
     container_runtime: Literal["podman", "pyxis", "apptainer", "none"] = "podman"
-    #: sbatch says what mistakes are in a script.
-    scripts_looked_into: bool = False
     gpu_detection: Literal["auto", "files", "nvidia", "nvml"] = "auto"
     cgroup_v1_allowed: bool = False
     simulated: tuple[str, ...] = ()

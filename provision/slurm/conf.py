@@ -49,7 +49,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
     mappings, each of them one line, with its keys in the order of printing; ``gres`` is a list of ``{reason, lines}``
     with such lines. Nodes with the same hardware share one line. ``files`` are texts of further files by name,
     ``programs`` the names of those of ours that slurm.conf names, ``environment`` lines of job_task,
-    ``containers`` what runs those of jobs, ``lint`` whether sbatch reads scripts, ``plugstack`` its further lines,
+    ``containers`` what runs those of jobs, ``plugstack`` its further lines,
     ``shared_tmp`` the last line of job_container.conf.
 
     Raises:
@@ -76,7 +76,6 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         "gres": gres_values(cluster, kinds),
         "cgroup": [parameter._asdict() for parameter in _confinement(cluster)],
         "containers": cluster.container_runtime,
-        "lint": cluster.scripts_looked_into,
         "plugstack": cluster.slurm_files.get("plugstack.conf", "").strip(),
         "shared_tmp": shared_tmp,
         "files": {

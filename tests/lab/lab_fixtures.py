@@ -23,7 +23,6 @@ OF_THE_SITE = {
     # The disk is this computer's.
     "container_images_mirrors": ["node1"],
     "job_offline": {"models": "/home/site/models"},
-    "job_lint": True,
 }
 
 #: The lab that all lanes share which need a provisioned one.

@@ -1,4 +1,4 @@
-"""The templates of jobs that users copy: they say what to change, and have none of the mistakes of public ones."""
+"""The templates of jobs that users copy: they say what to change, and have none of the mistakes that people post."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from provision import content
-from provision.slurm.jobs.lint import findings
+from provision.cli.lint_job import syntax_tree
+from provision.slurm.job_mistakes import findings
 
 PLACE = content.ROOT / "roles/slurm_image/files/image/jobs"
 SCRIPTS = sorted(path.name for path in PLACE.iterdir() if path.suffix in (".sbatch", ".sh"))
@@ -43,8 +44,8 @@ def test_a_template_says_in_ten_lines_what_to_change(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_template_has_none_of_the_mistakes_of_public_ones(name: str) -> None:
-    assert findings((PLACE / name).read_text(encoding="utf-8")) == []
+def test_a_template_has_none_of_the_posted_mistakes(name: str) -> None:
+    assert findings((PLACE / name).read_text(encoding="utf-8"), syntax_tree) == []
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -121,7 +121,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"job_container_packages": [{"url": "/srv/x.deb", "sha256": "0" * 64}]}, "no address of a Debian package"),
     ({"job_container_packages": [{"url": "http://a/x.deb;reboot.deb", "sha256": "0" * 64}]}, "no address"),
     ({"job_container_packages": [OTHER | {"sha256": "0" * 63}]}, "no SHA-256"),
-    ({"job_lint": "warn"}, "job_lint is 'warn': it must be true or false"),
     ({"job_container_runtime": "pyxis"}, "has no plugstack.conf that loads it"),
     ({"slurm_conf_files": {"plugstack.conf": "required /opt/spank_pyxis.so"}}, "set job_container_runtime=pyxis"),
     ({"slurm_conf_parameters": {"LaunchParameters": ["use_interactive_step", "test_exec"]}}, "what only an image has"),
@@ -229,11 +228,6 @@ def test_a_sites_lines_of_plugstack_conf_are_added_to_ours() -> None:
     both = render(cluster(slurm_conf_files={"plugstack.conf": lines}))["plugstack.conf"]
     assert ours in both
     assert both.endswith(f"\n{lines}")
-
-
-def test_sbatch_looks_into_scripts_where_the_site_wants_it() -> None:
-    assert "lint" not in render(cluster())["plugstack.conf"]
-    assert "\noptional spank_lint_job.so\n" in render(cluster(job_lint="true"))["plugstack.conf"]
 
 
 @pytest.mark.parametrize("runtime", ["pyxis", "none"])

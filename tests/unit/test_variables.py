@@ -207,12 +207,18 @@ def test_a_proxy_that_nothing_would_read_is_refused_with_the_variable_that_is_re
     assert "cluster_proxy" in error.fix
 
 
-@pytest.mark.parametrize("name", ["container_images_users", "container_images_users_size"])
-def test_a_variable_of_an_earlier_release_is_refused_with_what_to_do_instead(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("container_images_users_size", "users push to the site's registry, or share archives"),
+        ("job_lint", "clusterctl lint-job FILE"),
+    ],
+)
+def test_a_variable_of_an_earlier_release_is_refused_with_what_to_do_instead(name: str, way_out: str) -> None:
     error = refusal(**{name: "false"})
 
     assert f"{name} has no effect here" in error.problem
-    assert "users push to the site's registry, or share archives" in error.fix
+    assert way_out in error.fix
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,6 @@ def test_a_platforms_script_that_hides_a_failure_keeps_the_scene_as_it_says(guid
 
     done = guides.ssh("head", PLATFORM, user="ada")
 
-    # It ends with the code of its sleep: lint-job has a word for that, and torchrun-slurm --hold keeps code and scene.
+    # It ends with the code of its sleep: torchrun-slurm --hold keeps code and scene.
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("现场保留时间为 10000s") == 2

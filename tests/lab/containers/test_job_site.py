@@ -1,4 +1,4 @@
-"""What a site gives its users' jobs: wheels and models of a closed network, and a word about mistakes in scripts."""
+"""What a site gives its users' jobs: wheels and models of a closed network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import io
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import labs
 import pytest
@@ -15,7 +14,6 @@ import yaml
 
 PLACE = "/home/site"
 NAME, ELSEWHERE = "of_the_site", "of_the_index"
-SEED = Path(__file__).parents[2] / "unit/seed_scripts/megatron_docker.slurm"
 
 
 def wheel(name: str, source: str) -> bytes:
@@ -82,14 +80,6 @@ def test_a_job_has_wheels_and_models_of_the_site_without_the_users_doing(lab: la
     assert lab.said("HF_HOME=/mine srun printenv HF_HOME") == "/mine"
 
 
-def submitted(lab: labs.Lab, words: str) -> list[str]:
-    """Return what sbatch said besides the job's number; nothing of the job is left."""
-    done = lab.ssh("login1", f"sbatch --parsable --hold {words}", user="ada")
-    assert done.returncode == 0, done.stderr
-    assert lab.ssh("login1", f"scancel {done.stdout.strip()}", user="ada").returncode == 0
-    return done.stderr.splitlines()
-
-
 def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image: labs.Lab) -> None:
     lab = site_image
     lab.root("head", f"mkdir -p {PLACE}/models; echo weights >{PLACE}/models/model; chmod -R a+rX {PLACE}")
@@ -100,44 +90,6 @@ def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image
         lab.root("head", f"rm -r {PLACE}")
 
     assert told == ["weights", "1", "1"] * 2
-
-
-def test_sbatch_says_which_mistakes_are_in_a_script_and_submits_it(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    lines = [
-        line for line in SEED.read_text().splitlines() if not line.startswith(("#SBATCH --partition", "#SBATCH --ex"))
-    ]
-    sizes = {"gpu:8": "gpu:2", "=64 ": "=1 ", "1000G": "500M"}
-    text = "\n".join(lines)
-    for old, new in sizes.items():
-        text = text.replace(old, new)
-    lab.said(f"cat >seed.slurm <<'OF-THE-SEED'\n{text}\nOF-THE-SEED")
-
-    told = submitted(lab, "seed.slurm")
-
-    assert len(told) > 3
-    assert told[0].startswith("lint-job: seed.slurm:")
-    assert all(line.startswith("lint-job: ") for line in told), told
-    assert told[-1].startswith("lint-job: the job is submitted all the same")
-    # A good one is submitted without a word; from within a job, too.
-    assert submitted(lab, "--wrap=hostname") == []
-    assert "seed.slurm" in lab.said("srun sh -c 'sbatch --hold --parsable seed.slurm 2>&1'")
-    lab.said("scancel --me; rm seed.slurm")
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("program", ["#!/bin/sh\nexec sleep 36000", "#!/nonexistent"], ids=["sleeps", "cannot run"])
-def test_nobody_waits_for_what_looks_for_mistakes(lab: labs.Lab, program: str) -> None:
-    """Who did would wait longer than any command of a test may take."""
-    file = lab.root("login1", "ls /opt/clusterctl/slurm/*/lint-job/lint-job").split()[-1]
-    lab.said("printf '#!/bin/sh\\nhostname\\n' >own.slurm")
-    lab.root("login1", f"mv {file} {file}.kept; printf '%s\\n' '{program}' >{file}; chmod 755 {file}")
-    try:
-        told = submitted(lab, "own.slurm")
-    finally:
-        lab.root("login1", f"mv {file}.kept {file}")
-
-    assert told == []
 
 
 @pytest.mark.night

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8      # one for each GPU
-#SBATCH --gpus-per-task=1
+#SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=12
 #SBATCH --mem-per-gpu=100G
 #SBATCH --time=55

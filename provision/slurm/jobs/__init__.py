@@ -1,1 +1,0 @@
-"""What a user's own job script says, and which mistakes are in it; nothing is run."""
