@@ -18,7 +18,8 @@ from provision.model import addresses, gres
 from provision.model.users import UsersError
 from provision.model.users_declared import users_from
 from provision.nvidia import releases
-from provision.slurm.conf import unconfined
+from provision.slurm.at_start import at_start
+from provision.slurm.conf import parameters, unconfined
 from provision.slurm.render import render
 
 DOCUMENTATION = """
@@ -37,6 +38,7 @@ options:
       - C(ranks), how many ranks of a training job each compute node gets, one for each GPU.
       - C(slurm), the texts of Slurm's configuration by name, as C(clusterctl render) writes them. Not by the lookup
         C(template), which copies all variables for each file (0.2 s of processor here).
+      - C(at_start), what of that configuration a start of Slurm's daemons rests on (provision.slurm.at_start).
       - C(torch), what pip is asked for to have a PyTorch that runs on the drivers that nodes declare.
       - C(proof), the user whose jobs prove the cluster, as roles read it.
       - C(mounts), the shared file systems, each with the machines that have it.
@@ -80,9 +82,9 @@ class LookupModule(LookupBase):
 
     def run(self, terms, variables=None, **kwargs):
         values = {
-            "addresses": _addresses, "entries": _entries, "job_images": _job_images, "mirrors": _mirrors,
-            "mounts": _mounts, "ports": _ports, "proof": _proof, "ranks": _ranks, "slurm": _slurm, "torch": _torch,
-            "unconfined": _unconfined, "unmounted": _unmounted, "ways_in": _ways_in,
+            "addresses": _addresses, "at_start": _at_start, "entries": _entries, "job_images": _job_images,
+            "mirrors": _mirrors, "mounts": _mounts, "ports": _ports, "proof": _proof, "ranks": _ranks,
+            "slurm": _slurm, "torch": _torch, "unconfined": _unconfined, "unmounted": _unmounted, "ways_in": _ways_in,
         }  # fmt: skip
         if unknown := [str(term) for term in terms if term not in values]:
             raise AnsibleLookupError(f"declared does not know {', '.join(unknown)}")
@@ -95,6 +97,10 @@ class LookupModule(LookupBase):
 def _addresses(_groups, hostvars, hosts=()):
     told = read(hostvars, [str(host) for host in hosts], _WITH_ADDRESSES)
     return sorted(addresses.addresses_in(told) | addresses.addresses_in(list(told)))
+
+
+def _at_start(groups, hostvars):
+    return _of_the_cluster(lambda cluster: at_start(line[:2] for line in parameters(cluster)), groups, hostvars)
 
 
 def _entries(_groups, hostvars, hosts=()):

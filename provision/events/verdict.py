@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from provision.events.fold import RunReport
-from provision.model.checks import Check, Level, Subject, Verdict
+from provision.model.checks import Check, Code, Detail, Level, Subject, Verdict
 from provision.model.text import one_line
 
 #: Commands whose checks are a verdict, here on the cluster, there on whether it can be provisioned.
@@ -57,7 +57,7 @@ class RunVerdict:
             "warn": len(own[Verdict.WARN]),
             "fail": len(own[Verdict.FAIL]),
             "unknown": len(own[Verdict.UNKNOWN]),
-            "never_ran": sum(check.observed == NEVER_RAN for check in own[Verdict.UNKNOWN]),
+            "never_ran": sum(check.never_ran for check in own[Verdict.UNKNOWN]),
             "skip": sum(not check.unproven for check in own[Verdict.SKIP]),
             "unproven": sum(check.unproven for check in own[Verdict.SKIP]),
         }
@@ -72,7 +72,10 @@ def verdict(report: RunReport) -> RunVerdict:
     checks = (
         *broken,
         *seen,
-        *(Check(name, host, Verdict.UNKNOWN, observed=NEVER_RAN) for host, name in missing),
+        *(
+            Check(name, host, Verdict.UNKNOWN, observed=NEVER_RAN, details=(Detail(Code.NEVER_RAN),))
+            for host, name in missing
+        ),
     )
     words = {check.verdict for check in checks}
     why = [check.observed for check in broken]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from provision.model.checks import Check, Verdict
+from provision.model.checks import Check, Code, Detail, Verdict
 
 #: By machine and id of a check: the roots of it, as ``id@machine``.
 Roots = Mapping[tuple[str, str], tuple[str, ...]]
@@ -110,19 +110,21 @@ SILENCE = ("images.registry_answers",)
 class With:
     """A failure that goes with the mending of another one.
 
-    ``check`` and ``root`` are beginnings of ids. ``says`` is in all that the one must have observed, ``root_says`` in
-    what the other has, so that nothing is put down to a thing that merely happens to be broken, too.
+    ``check`` and ``root`` are beginnings of ids. ``says`` fits all details of the one, ``root_says`` one of the other's
+    (:func:`_says`), so that nothing is put down to a thing that merely happens to be broken, too.
     """
 
     check: str
     root: str
     on: On
-    says: str = ""
-    root_says: str = ""
+    says: Detail | None = None
+    root_says: Detail | None = None
 
 
+_UNBUILT = Detail(Code.UNBUILT)
+#: What a registry is set up by.
+_CONFIG = "/docker/registry/config.yml"
 #: Who does not answer, says nothing about what it would be asked for; and what is still to be built, nobody has.
-_UNBUILT = "to be built"
 GOES_WITH = (
     With("slurm_service.containers", "engine.answers", On.SAME),
     With("slurm_database.containers", "engine.answers", On.SAME),
@@ -130,20 +132,29 @@ GOES_WITH = (
     With("slurm_accounts.", "engine.answers", On.SAME),
     # slurmctld reads all that lies in its directory.
     *(
-        With("slurm_service.configuration", "slurm_conf.files", On.SAME, "slurmctld ", how)
-        for how in ("has another text", "is absent", "is there")
+        With(
+            "slurm_service.configuration",
+            "slurm_conf.files",
+            On.SAME,
+            Detail(Code.CONFIGURATION, "slurmctld"),
+            Detail(code),
+        )
+        for code in (Code.CONTENT, Code.ABSENT, Code.PRESENT)
     ),
     # A registry that is not set up as declared may look for its images elsewhere.
-    With("slurm_image.", "container_images.files", On.CONTROLLER, root_says="/docker/registry/config.yml has"),
-    With("ddp_validation.image", "container_images.files", On.CONTROLLER, root_says="/docker/registry/config.yml has"),
+    *(
+        With(check, "container_images.files", On.CONTROLLER, root_says=Detail(code, _CONFIG))
+        for check in ("slurm_image.", "ddp_validation.image")
+        for code in (Code.CONTENT, Code.MODE)
+    ),
     With("slurm_client.programs", "slurm_image.", On.CONTROLLER, _UNBUILT),
     With("slurm_service.containers", "slurm_image.", On.CONTROLLER, _UNBUILT),
     With("slurm_database.containers", "slurm_image.", On.CONTROLLER, _UNBUILT),
     With("ddp_validation.stored", "ddp_validation.image", On.CONTROLLER, _UNBUILT),
     # The job's script names its image.
-    With("ddp_validation.files", "ddp_validation.image", On.CONTROLLER, "ddp_job.sh has another text"),
+    With("ddp_validation.files", "ddp_validation.image", On.CONTROLLER, Detail(Code.CONTENT, "ddp_job.sh")),
     # What is to be made anew is trusted by nobody.
-    With("container_images.files", "images.certificates", On.CONTROLLER, "/ca.crt has another text"),
+    With("container_images.files", "images.certificates", On.CONTROLLER, Detail(Code.CONTENT, "/ca.crt")),
 )
 
 
@@ -202,8 +213,8 @@ class _Bad:
         """Yield what a failure goes with."""
         for one in GOES_WITH:
             # What it says beside that is evidence of its own.
-            if check.id.startswith(one.check) and all(one.says in part for part in check.observed.split("; ")):
-                yield from (other for other in self._of(one.root, one.on, check) if one.root_says in other.observed)
+            if check.id.startswith(one.check) and _says(check, one.says, all):
+                yield from (other for other in self._of(one.root, one.on, check) if _says(other, one.root_says, any))
         if check.id.endswith(".packages"):
             wanted = _missing(check)
             for other in self._of(".packages", On.SAME, check, at=str.endswith):
@@ -217,7 +228,7 @@ class _Bad:
             if start == "access.":
                 # One that could be entered, and was lost on the way.
                 yield from (other for other in self._of("", on, check) if other.id.endswith(".unreachable"))
-        if check.observed == "never ran":
+        if check.never_ran:
             yield from self._of("run.", On.ANY, check)
             # What a machine's run ended with is why the rest of it never ran.
             for other in self._of("", On.SAME, check):
@@ -248,8 +259,15 @@ def rests_on(name: str) -> Sequence[tuple[str, On]]:
 
 def _missing(check: Check) -> set[str]:
     """Return the packages that a check of packages misses."""
-    told = next((part for part in check.observed.split("; ") if part.startswith("missing: ")), "")
-    return set(told.removeprefix("missing: ").split(", ")) if told else set()
+    return {detail.thing for detail in check.details if detail.code is Code.MISSING}
+
+
+def _says(check: Check, wanted: Detail | None, how_many: Callable[[Iterable[bool]], bool]) -> bool:
+    """Tell whether all or any of what a check has seen is of this code, about a thing whose name ends so."""
+    if wanted is None:
+        return True
+    fit = [detail.code is wanted.code and detail.thing.endswith(wanted.thing) for detail in check.details]
+    return bool(fit) and how_many(fit)
 
 
 def _name(check: Check) -> str:

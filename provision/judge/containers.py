@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision.judge.answers import mapping
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Code, Detail, Subject
 from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Container
 from provision.model.text import brief
@@ -78,9 +78,8 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
     names = [want.name for want in wants]
     # A controller that was silent is no reason to replace what runs.
     unheard = [want.name for want in wants if want.image is None or not want.known]
-    wrong = [
-        f"{want.name} {problem}" for want in wants for problem in _problems(want, _found(answer, want.name), answer)
-    ]
+    problems = [(want, *told) for want in wants for told in _problems(want, _found(answer, want.name), answer)]
+    wrong = [f"{want.name} {words}" for want, _, words in problems]
     if unheard and not wrong:
         return subject.unknown(
             "containers", f"of which image and settings {', '.join(unheard)} should be, the controller did not say"
@@ -97,6 +96,7 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
             for want in wants
             if needed(want, answer) == "replace"
         ],
+        details=[Detail(code, want.name) for want, code, _ in problems],
     )
 
 
@@ -114,13 +114,12 @@ def needed(want: Container, answer: Mapping[str, Any]) -> str:
     return "nothing" if state.get("Running") or state.get("Restarting") else "start"
 
 
-def _problems(want: Container, found: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[str]:
+def _problems(want: Container, found: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[tuple[Code, str]]:
     if found is None:
-        return ["does not exist"]
-    problems = differences(want, found, answer) if want.known else []
-    if trouble := state_of(found):
-        problems.insert(0, trouble)
-    return problems
+        return [(Code.ABSENT, "does not exist")]
+    trouble = state_of(found)
+    problems = [(Code.OTHER, trouble)] if trouble else []
+    return problems + _differences(want, found, answer) if want.known else problems
 
 
 def state_of(found: Mapping[str, Any]) -> str:
@@ -138,6 +137,19 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
     ``answer`` says beside the containers what the machine allows (``raised``: limits above its own) and which
     release of NVIDIA's driver runs (``nvidia_driver``).
     """
+    return [words for _, words in _differences(want, found, answer)]
+
+
+def _differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, Any]) -> list[tuple[Code, str]]:
+    told = [(Code.OTHER, words) for words in _settings(want, found, answer)]
+    if want.image is None or _text(mapping(found.get("Config")).get("Image")) == want.image:
+        return told
+    if want.image:
+        return [(Code.OTHER, "is of another image"), *told]
+    return [(Code.UNBUILT, "has an image that is to be built anew"), *told]
+
+
+def _settings(want: Container, found: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
     host, config = mapping(found.get("HostConfig")), mapping(found.get("Config"))
     raised = bool(answer.get("raised"))
     wrong: list[str] = []
@@ -146,8 +158,6 @@ def differences(want: Container, found: Mapping[str, Any], answer: Mapping[str, 
         if observed != expected:
             wrong.append(f"has {what} {_shown(observed)}, not {_shown(expected)}")
 
-    if want.image is not None and _text(config.get("Image")) != want.image:
-        wrong.append("is of another image" if want.image else "has an image that is to be built anew")
     compare("command", [_text(found.get("Path")), *map(_text, _list(found.get("Args")))], list(want.command))
     compare("user", _text(config.get("User")), want.user)
     compare("network", _text(host.get("NetworkMode")), "host")

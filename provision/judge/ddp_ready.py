@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provision.judge import images
-from provision.model.checks import Check, Subject, Verdict
+from provision.model.checks import Check, Code, Detail, Subject, Verdict
 from provision.model.facts import MachineFacts
 
 SUBJECT = Subject("ddp_validation", ("user", "image", "stored"), fix="clusterctl provision slurm")
@@ -100,6 +100,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "the job's image in the store that all users share",
         source=str(wants["store"]),
         cause="never placed, removed, or built anew since",
+        details=[] if reference else [Detail(Code.UNBUILT)],
     )
     if not reference and (wants["verify"] or wants["unbuilt"]):
         return SUBJECT.skip(

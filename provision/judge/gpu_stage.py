@@ -51,9 +51,9 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     found = [*(check for check in found if check.id not in refused), *first, _returned(kept, planned.skip)]
     if planned.skip or planned.refusals:
         return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
-    observed, good = "; ".join(planned.pending), "nothing to change"
+    observed, good = "; ".join(step.text for step in planned.pending), "nothing to change"
     brings = consequences(machine["gpu"], planned)
-    return [*found, PLANNED.check("planned", not observed, observed or good, good, consequences=brings)]
+    return [*found, PLANNED.check("planned", not planned.pending, observed or good, good, consequences=brings)]
 
 
 def _returned(kept: bool | None, skip: str = "") -> Check:

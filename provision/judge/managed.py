@@ -12,7 +12,7 @@ from typing import Any
 
 from provision.judge import containers
 from provision.judge.answers import mapping
-from provision.model.checks import Check, Subject, Verdict
+from provision.model.checks import Check, Code, Detail, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.managed import Managed, Service
 from provision.model.places import Place, difference, text_differs
@@ -81,6 +81,7 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
         "; ".join(problems) or f"{len(wants.packages)} installed",
         "all installed and held" if wants.held else "all installed",
         cause="removed, or never installed" if missing else "the hold was taken away",
+        details=[Detail(Code.MISSING, name) for name in missing],
     )
 
 
@@ -90,6 +91,7 @@ def files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, mac
         return subject.unknown("files", "the machine did not say what is there")
     unread = {path: answer.get("error", "") for path, answer in state.items() if "kind" not in answer}
     wrong: list[str] = []
+    details: list[Detail] = []
     silent = [f"{place.path}: nobody said what it has to be" for place in wants.files if not place.known]
     pairs = (
         *((place.path, difference(place, "directory", state.get(place.path))) for place in wants.directories),
@@ -103,7 +105,9 @@ def files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, mac
         if path in unread or path not in state:
             silent.append(f"{path}: {unread.get(path) or 'no answer'}")
         elif problem:
-            wrong.append(f"{path} {problem}")
+            code, words = problem
+            wrong.append(f"{path} {words}")
+            details.append(Detail(code, path))
     if wrong or not silent:
         return subject.check(
             "files",
@@ -112,6 +116,7 @@ def files(subject: Subject, wants: Managed, state: Mapping[str, Any] | None, mac
             "text, mode and owner as declared",
             cause="changed or removed by hand, or never written",
             consequences=_of_writing(wants, _written(wants, state), machine),
+            details=details,
         )
     return subject.unknown("files", brief(silent))
 
@@ -138,16 +143,18 @@ def _of_writing(wants: Managed, paths: Collection[str], machine: Mapping[str, An
     ]
 
 
-def _link_problem(target: str, state: Mapping[str, Any] | None) -> str:
+def _link_problem(target: str, state: Mapping[str, Any] | None) -> tuple[Code, str] | None:
     if state is None or "kind" not in state or (state["kind"] == "link" and state.get("target") == target):
-        return ""
+        return None
+    if state["kind"] == "absent":
+        return Code.ABSENT, "is absent"
     if state["kind"] == "link":
-        return f"leads to {state.get('target')}, not to {target}"
-    return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a link to {target}"
+        return Code.OTHER, f"leads to {state.get('target')}, not to {target}"
+    return Code.OTHER, f"is a {state['kind']}, not a link to {target}"
 
 
-def _absent_problem(state: Mapping[str, Any] | None) -> str:
-    return "" if state is None or state.get("kind", "absent") == "absent" else "is there"
+def _absent_problem(state: Mapping[str, Any] | None) -> tuple[Code, str] | None:
+    return None if state is None or state.get("kind", "absent") == "absent" else (Code.PRESENT, "is there")
 
 
 def _services(subject: Subject, wants: Sequence[Service], state: Mapping[str, Any]) -> Check:

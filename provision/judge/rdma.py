@@ -12,7 +12,7 @@ from typing import Any
 
 from provision.judge.rdma_ports import SUBJECT
 from provision.judge.rdma_ports import checks as port_checks
-from provision.model.checks import Check, Verdict
+from provision.model.checks import Check, Code, Detail, Verdict
 from provision.rdma.expected import Expected, expected
 from provision.rdma.ibstat import Adapter, Port, parse
 
@@ -165,6 +165,7 @@ def _packages(found: Mapping[str, Any]) -> Check:
         expected="all installed",
         source="rdma_userspace_packages",
         cause="removed, or never installed",
+        details=[Detail(Code.MISSING, name) for name in lacking],
     )
 
 

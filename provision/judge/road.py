@@ -35,6 +35,7 @@ from provision.judge import (
 from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
+from provision.slurm.at_start import at_start
 
 #: A role's own judge, for what packages, files and services do not say.
 Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
@@ -197,7 +198,9 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     if "files" in (slurm := facts.get("slurm") or {}):
         # What slurmctld does not say is nothing that somebody could be accused of.
         resume = slurm["slurmctld"].get("resume")
-        shared["slurm"] = {"files": slurm["files"], "start": slurm["start"], "resume": resume}
+        lines = [line.partition("=") for line in slurm["start"].splitlines()]
+        start = at_start((name, value) for name, _, value in lines)
+        shared["slurm"] = {"files": slurm["files"], "start": start, "resume": resume}
     if "saved" in (facts.get("slurm") or {}):
         shared["saved"] = facts["slurm"]["saved"]
     if "people" in facts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Code, Detail, Subject
 from provision.model.facts import MachineFacts
 
 SUBJECT = Subject("slurm_client", names=("user", "programs"), fix="clusterctl provision slurm")
@@ -55,4 +55,5 @@ def _programs(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "those of the daemons' image, unchanged, in use",
         source="/opt/clusterctl/slurm",
         cause="never exported, changed by hand, or of an earlier image",
+        details=[] if name else [Detail(Code.UNBUILT)],
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from provision.judge.answers import mapping
 from provision.judge.containers import state_of
-from provision.model.checks import Check, Subject, Verdict
+from provision.model.checks import Check, Code, Detail, Subject, Verdict
 from provision.model.consequences import Consequence, Kind
 from provision.model.facts import MachineFacts
 from provision.model.state_facts import SlurmFacts
@@ -56,7 +56,7 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     if not daemons:
         return SUBJECT.skip("configuration", "none of Slurm's daemons belongs on this machine")
     rendered = {name: sha256(str(text).encode()).hexdigest() for name, text in wants["texts"].items()}
-    wrong: list[str] = []
+    wrong: dict[str, str] = {}  # what is wrong with which daemon
     silent: list[str] = []
     told: list[Consequence] = []
     trouble = _trouble(facts, "slurmctld") if "slurmctld" in daemons else ""
@@ -79,14 +79,14 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
                     told.append(Consequence(Kind.RESTART, daemon, "users' commands fail for a moment"))
                 elif fetched:
                     told.append(_in_place(daemon))
-                wrong.append(
+                wrong[daemon] = (
                     f"{daemon} runs with another {', '.join(changed)} than the controller's"
                     if fetched
                     else f"{daemon} has fetched no configuration"
                 )
             elif daemon == "slurmd" and answer.get("taken_up") is False:
                 told.append(_in_place(daemon))
-                wrong.append(
+                wrong[daemon] = (
                     "slurmd goes on with the configuration of before: it did not come up with what it has fetched"
                 )
     if trouble and not wrong and not silent:
@@ -94,11 +94,12 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     return SUBJECT.check(
         "configuration",
         Verdict.FAIL if wrong else Verdict.UNKNOWN if silent else Verdict.PASS,
-        "; ".join(wrong or silent) or f"{' and '.join(daemons)} run with it",
+        "; ".join(wrong.values() or silent) or f"{' and '.join(daemons)} run with it",
         "the configuration that the inventory renders",
         source="checksums of the files, and slurmctld's own word since when it runs",
         cause="the inventory or a file has changed, and the daemons were not told" if wrong else "",
         consequences=told,
+        details=[Detail(Code.CONFIGURATION, daemon) for daemon in wrong],
     )
 
 
@@ -111,19 +112,19 @@ def _differing(expected: Mapping[str, str], fetched: Mapping[str, str]) -> list[
     return sorted(name for name in expected if expected[name] != fetched.get(name))
 
 
-def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: list[str], silent: list[str]) -> None:
+def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: dict[str, str], silent: list[str]) -> None:
     """Add what is wrong, or not known, about slurmctld's configuration."""
     said, files = answer["slurmctld"], answer["files"]
     if changed := sorted(name for name in rendered if files.get(name) != rendered[name]):
-        wrong.append(f"slurmctld runs with another {', '.join(changed)} than the inventory renders")
+        wrong["slurmctld"] = f"slurmctld runs with another {', '.join(changed)} than the inventory renders"
     elif said["answered"]:
         if not said.get("current"):
-            wrong.append("slurmctld was not told of its files, or of machines' addresses, as they are now")
+            wrong["slurmctld"] = "slurmctld was not told of its files, or of machines' addresses, as they are now"
     elif said["late"]:
         silent.append("slurmctld did not answer in time")
     else:
         # It refuses, or is not there: the role finds out, and says what slurmctld logged.
-        wrong.append(f"slurmctld does not answer: {said['problem']}")
+        wrong["slurmctld"] = f"slurmctld does not answer: {said['problem']}"
 
 
 def _trouble(facts: MachineFacts, name: str) -> str:

@@ -32,6 +32,28 @@ class Level(StrEnum):
     JOB = "job"
 
 
+class Code(StrEnum):
+    """What a check has seen, for those who decide by it: no decision reads the words for people."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    CONTENT = "content"
+    MODE = "mode"
+    MISSING = "missing"
+    UNBUILT = "unbuilt"
+    CONFIGURATION = "configuration"
+    NEVER_RAN = "never_ran"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One part of what was seen; ``thing`` is the file, package, container or daemon that it is about."""
+
+    code: Code
+    thing: str = ""
+
+
 @dataclass(frozen=True)
 class Check:
     """One judged fact.
@@ -40,7 +62,8 @@ class Check:
     and ``fix`` are empty for a pass. ``simulated`` is true where the hardware behind it was not real; ``unproven``
     marks a skip that leaves open what should be proven, against one that does not apply here. ``before`` is true for
     what is judged before anything is changed: where it fails, the machine is left out of the run, or, where ``whole``
-    says that it concerns the whole cluster, the run is refused. ``consequences`` are what mending a failure brings.
+    says that it concerns the whole cluster, the run is refused. ``consequences`` are what mending a failure brings,
+    ``details`` are all parts of what was observed, in codes, from judges on whose words others decide.
     """
 
     id: str
@@ -57,11 +80,17 @@ class Check:
     before: bool = False
     whole: bool = False
     consequences: tuple[Consequence, ...] = ()
+    details: tuple[Detail, ...] = ()
 
     @property
     def ok(self) -> bool:
         """True unless this check stops a verdict of pass."""
         return self.verdict not in (Verdict.FAIL, Verdict.UNKNOWN)
+
+    @property
+    def never_ran(self) -> bool:
+        """True for one that was owed and did not come."""
+        return Detail(Code.NEVER_RAN) in self.details
 
     @property
     def sentence(self) -> str:
@@ -78,17 +107,20 @@ class Check:
         return "".join([f"{self.id}: {self.observed}", *(f" -> {one.sentence}" for one in self.consequences)])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the check as plain JSON types, keys as in the documents that commands print."""
+        """Return the check as plain JSON types, for a result of Ansible's."""
         plain = asdict(self)
-        for mark in ("before", "whole"):
-            if not plain[mark]:
-                del plain[mark]
         plain["consequences"] = [{**one, "kind": str(one["kind"])} for one in plain["consequences"]]
-        if not self.consequences:
-            del plain["consequences"]
+        plain["details"] = [{**one, "code": str(one["code"])} for one in plain["details"]]
+        for key in ("before", "whole", "consequences", "details"):
+            if not plain[key]:
+                del plain[key]
         plain["verdict"] = str(self.verdict)
         plain["level"] = str(self.level)
         return plain
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the check as the documents have it that commands print: without codes, which are ours to change."""
+        return {key: value for key, value in self.as_dict().items() if key != "details"}
 
 
 @dataclass(frozen=True)
@@ -127,10 +159,11 @@ class Subject:
         simulated: bool = False,
         unproven: bool = False,
         consequences: Iterable[Consequence] = (),
+        details: Iterable[Detail] = (),
     ) -> Check:
         """Return one check. True and False mean pass and fail; a pass or skip has neither cause nor fix.
 
-        ``consequences`` count where it fails: nothing is mended otherwise.
+        ``consequences`` and ``details`` count where it fails: nothing is mended otherwise.
 
         Raises:
             KeyError: the subject has no check of this name, so nobody would miss it.
@@ -154,6 +187,7 @@ class Subject:
             before=self.before,
             whole=name in self.whole and word in (Verdict.FAIL, Verdict.UNKNOWN),
             consequences=tuple(consequences) if word is Verdict.FAIL else (),
+            details=tuple(details) if word is Verdict.FAIL else (),
         )
 
     def skip(self, name: str, why: str, *, host: str = "", unproven: bool = False) -> Check:
@@ -177,7 +211,7 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
     """Build a check from plain data, as a module result or a stored document holds it.
 
     Raises:
-        ValueError: the verdict, the level or a consequence's kind is none of the known words.
+        ValueError: the verdict, the level, a consequence's kind or a detail's code is none of the known words.
         KeyError: ``id`` or ``verdict`` is missing.
     """
     texts = {key: str(data.get(key, "")) for key in ("observed", "expected", "source", "cause", "fix")}
@@ -191,5 +225,6 @@ def check_from(data: Mapping[str, Any], *, host: str = "") -> Check:
         before=bool(data.get("before", False)),
         whole=bool(data.get("whole", False)),
         consequences=tuple(map(consequence_from, data.get("consequences") or ())),
+        details=tuple(Detail(Code(one["code"]), one_line(one["thing"])) for one in data.get("details") or ()),
         **texts,
     )

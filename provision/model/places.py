@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provision.model.checks import Code
+
 
 @dataclass(frozen=True)
 class Place:
@@ -28,22 +30,28 @@ class Place:
     fingerprints: tuple[str, ...] = ()
 
 
-def difference(place: Place, kind: str, state: Mapping[str, Any] | None) -> str:
-    """Return how a place differs from what ``machine_facts`` says of it; empty for as it should be, or not answered."""
+def difference(place: Place, kind: str, state: Mapping[str, Any] | None) -> tuple[Code, str] | None:
+    """Return how a place differs from what ``machine_facts`` says of it: what it is above all, and all of it in words.
+
+    None where it is as it should be, or was not answered.
+    """
     if state is None or "kind" not in state:
-        return ""
+        return None
+    if state["kind"] == "absent":
+        return Code.ABSENT, "is absent"
     if state["kind"] != kind:
-        return "is absent" if state["kind"] == "absent" else f"is a {state['kind']}, not a {kind}"
+        return Code.OTHER, f"is a {state['kind']}, not a {kind}"
     problems = ["has another text"] if text_differs(place, state) else []
     if place.fingerprints and not _keys_expected(place, state):
         problems.append("holds another key than the expected one, or none")
+    code = Code.CONTENT if problems else Code.MODE
     if state.get("mode") != place.mode:
         problems.append(f"has mode {state.get('mode')}, not {place.mode}")
     for what, number in (("owner", "uid"), ("group", "gid")):
         wanted = getattr(place, what)
         if wanted not in (state.get(what), str(state.get(number))):
             problems.append(f"has {what} {state.get(what)}, not {wanted}")
-    return " and ".join(problems)
+    return (code, " and ".join(problems)) if problems else None
 
 
 def text_differs(place: Place, state: Mapping[str, Any]) -> bool:

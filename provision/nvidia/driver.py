@@ -19,9 +19,6 @@ from provision.nvidia.driver_plan import Plan
 from provision.nvidia.driver_state import difference, installed_version
 from provision.nvidia.releases import version as numbers
 
-#: What running jobs do not notice.
-_HARMLESS = ("hold ", "write ", "remove /", "rebuild ", "install kernel headers", "install libnvidia-nscq", "start ")
-
 
 def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
     """Decide. A plan with refusals has nothing else that counts."""
@@ -86,7 +83,7 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         obsolete=tuple(path for path in absent if gpu["files"].get(path, {}).get("kind", "absent") != "absent"),
     )
     pending = tuple(difference(gpu, made))
-    return replace(made, pending=pending, disruptive=any(not entry.startswith(_HARMLESS) for entry in pending))
+    return replace(made, pending=pending, disruptive=any(step.disruptive for step in pending))
 
 
 def newest_common(offered: str, planned: Plan) -> str:

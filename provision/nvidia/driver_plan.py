@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from provision.model.managed import Managed, with_directories
@@ -20,6 +21,36 @@ class Finding:
     fix: str
 
 
+class StepKind(StrEnum):
+    """What a step of a plan does. The role's tasks go by these words."""
+
+    INSTALL = "install"
+    REPLACE = "replace"
+    REMOVE = "remove"
+    WRITE = "write"
+    INITRAMFS = "initramfs"
+    HOLD = "hold"
+    BUILD = "build"
+    FLAVOUR = "flavour"
+    RELOAD = "reload"
+    REBOOT = "reboot"
+    START = "start"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that there is to do, and that in words; ``kernel`` is the one whose module it is about.
+
+    One that is ``disruptive`` must not meet a running job.
+    """
+
+    kind: StepKind
+    text: str
+    kernel: str = ""
+    disruptive: bool = True
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to install, in which order, and what else belongs to it.
@@ -28,9 +59,8 @@ class Plan:
     package lists, each to be complete before the next; ``fabric`` are Fabric Manager and what goes with it, all in the
     driver's own version. ``key`` is the repository's: its ``path``, the ``file`` of the role that it is or its ``url``,
     and ``fingerprints``. ``repository`` is NVIDIA's or a mirror's address, empty for the distribution's. ``absent``
-    are files of ours for another source of packages, ``obsolete`` those of them that are there. ``pending`` says in
-    words what differs from the machine; nothing pending is nothing to do, and what is ``disruptive`` must not meet a
-    running job.
+    are files of ours for another source of packages, ``obsolete`` those of them that are there. ``pending`` is
+    what differs from the machine; nothing pending is nothing to do, and it is ``disruptive`` where one of its steps is.
     """
 
     skip: str = ""
@@ -52,7 +82,7 @@ class Plan:
     needless: tuple[str, ...] = ()
     hold_kernels: bool = True
     disruptive: bool = False
-    pending: tuple[str, ...] = ()
+    pending: tuple[Step, ...] = ()
 
     def managed(self) -> Managed:
         """Return what is to be at paths: as a role's data says it where it does not follow from a plan."""
@@ -63,4 +93,5 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, as Ansible takes them."""
-        return asdict(self)
+        steps = [{"kind": str(step.kind), "text": step.text} for step in self.pending]
+        return {**asdict(self), "pending": steps}

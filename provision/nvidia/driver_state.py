@@ -9,7 +9,7 @@ from typing import Any
 
 from provision.model.consequences import Consequence, Kind
 from provision.model.places import difference as differs
-from provision.nvidia.driver_plan import Plan
+from provision.nvidia.driver_plan import Plan, Step, StepKind
 from provision.nvidia.releases import version as numbers
 
 #: Packages whose version is the driver's. Others (persistenced in Debian, settings) have versions of their own.
@@ -74,51 +74,53 @@ def is_open(module: Mapping[str, Any]) -> bool:
     return "GPL" in str(module.get("license"))
 
 
-def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
-    """Yield in words what a run would change on disk and in the kernel."""
+def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
+    """Yield what a run would change on disk and in the kernel."""
     installed = gpu["packages"]
     for step in plan.install:
         missing = [name for name in step if _NAMED.match(name) and name not in installed]
         if missing:
-            yield f"install {', '.join(missing)}"
+            yield Step(StepKind.INSTALL, f"install {', '.join(missing)}")
     lacking = [kernel for kernel in plan.kernels if gpu["kernel"]["headers"].get(kernel) is not True]
     if lacking and any("dkms" in step for step in plan.install):
-        yield f"install kernel headers for {', '.join(lacking)}"
+        yield Step(StepKind.INSTALL, f"install kernel headers for {', '.join(lacking)}", disruptive=False)
     found = installed_version(installed)
     wanted = plan.version or str(plan.branch)
     if found and not f"{found}.".startswith(f"{wanted}."):
-        yield f"replace driver {found} by {wanted}"
+        yield Step(StepKind.REPLACE, f"replace driver {found} by {wanted}")
     if plan.fabric_manager and found and gpu["fabric_manager"]["version"] != found:
-        yield f"install {plan.fabric_manager} {found}"
+        yield Step(StepKind.INSTALL, f"install {plan.fabric_manager} {found}")
     lacking_fabric = [name for name in plan.fabric if name != plan.fabric_manager and name not in installed]
     if lacking_fabric and found:
-        yield f"install {', '.join(lacking_fabric)} {found}"
+        # The library that DCGM asks by: jobs do without.
+        yield Step(StepKind.INSTALL, f"install {', '.join(lacking_fabric)} {found}", disruptive=False)
     if plan.needless:
-        yield f"remove {', '.join(plan.needless)}: there is no NVSwitch"
-    yield from (f"write {path}" for path in _to_write(gpu, plan))
-    yield from (f"remove {path}" for path in plan.obsolete)
+        yield Step(StepKind.REMOVE, f"remove {', '.join(plan.needless)}: there is no NVSwitch")
+    yield from (Step(StepKind.WRITE, f"write {path}", disruptive=False) for path in _to_write(gpu, plan))
+    yield from (Step(StepKind.REMOVE, f"remove {path}", disruptive=False) for path in plan.obsolete)
     if early := [kernel for kernel in plan.kernels if kernel in gpu["nouveau"]["loads_early"]]:
-        yield f"rebuild the initial file system of {', '.join(early)}, which may load nouveau"
+        told = f"rebuild the initial file system of {', '.join(early)}, which may load nouveau"
+        yield Step(StepKind.INITRAMFS, told, disruptive=False)
     if moving := unheld(gpu, kernels=plan.hold_kernels):
-        yield f"hold {', '.join(moving)}"
+        yield Step(StepKind.HOLD, f"hold {', '.join(moving)}", disruptive=False)
     missing = unbuilt(gpu, plan.kernels) if found else []
     for kernel in plan.kernels:
         module = gpu["module"]["on_disk"].get(kernel)
         if kernel in missing:
-            yield f"build the module for {kernel}"
+            yield Step(StepKind.BUILD, f"build the module for {kernel}", kernel)
         elif module and is_open(module) != (plan.flavour == "open"):
-            yield f"replace the module for {kernel} by the {plan.flavour} one"
+            yield Step(StepKind.FLAVOUR, f"replace the module for {kernel} by the {plan.flavour} one", kernel)
     state = activation(gpu, plan.flavour)
     if found and state.action in ("reload", "reboot"):
-        yield f"{state.action}: {state.reason}"
+        yield Step(StepKind(state.action), f"{state.action}: {state.reason}")
     if found and gpu["gpus"] and state.action == "none":
         wanted_services = ["nvidia-persistenced", *(["nvidia-fabricmanager"] if plan.fabric_manager else [])]
         stopped = [name for name in wanted_services if name in gpu["services"] and not gpu["services"][name]["active"]]
         if stopped:
-            yield f"start {', '.join(stopped)}"
+            yield Step(StepKind.START, f"start {', '.join(stopped)}", disruptive=False)
         older = [name for name in wanted_services if gpu["services"].get(name, {}).get("outdated")]
         if older:
-            yield f"restart {', '.join(older)}, older than its unit"
+            yield Step(StepKind.RESTART, f"restart {', '.join(older)}, older than its unit")
 
 
 def _to_write(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
@@ -167,8 +169,9 @@ def consequences(gpu: Mapping[str, Any], plan: Plan) -> list[Consequence]:
         return []
     drain = Consequence(Kind.DRAIN, "the node", "where Slurm knows it, until its jobs can use the GPUs again")
     running, state = gpu["kernel"]["running"], activation(gpu, plan.flavour)
-    anew = ("replace driver", f"replace the module for {running} ", f"build the module for {running} ")
-    another = not installed_version(gpu["packages"]) or any(f"{entry} ".startswith(anew) for entry in plan.pending)
+    another = not installed_version(gpu["packages"]) or any(
+        step.kind is StepKind.REPLACE or (step.kernel and step.kernel == running) for step in plan.pending
+    )
     if not gpu["gpus"] or not (another or state.action in ("reload", "reboot")):
         return [drain]
     held = "nouveau" if gpu["nouveau"]["bound"] else ", ".join(gpu["users"][:3]) if gpu["module"]["loaded"] else ""

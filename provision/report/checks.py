@@ -60,8 +60,8 @@ def show_checks(
         told = [check for check in checks if not check.ok]
         told += [check for check in checks if check.verdict is Verdict.WARN]
         roots = [check for check in told if check.ok or (check.host, check.id) not in below]
-        _each(printer, [check for check in roots if check.observed != NEVER_RAN])
-        _never_ran(printer, [check for check in roots if check.observed == NEVER_RAN])
+        _each(printer, [check for check in roots if not check.never_ran])
+        _never_ran(printer, [check for check in roots if check.never_ran])
     _undecided(printer, [check for check in checks if (check.host, check.id) in below], below)
     if not every:
         _skips(printer, [check for check in checks if check.verdict is Verdict.SKIP])
@@ -72,7 +72,7 @@ def show_checks(
 def _each(printer: Lines, checks: Sequence[Check]) -> None:
     groups: dict[Check, list[str]] = defaultdict(list)
     for check in checks:
-        groups[replace(check, host="")].append(check.host)
+        groups[replace(check, host="", details=())].append(check.host)
     places = {check: fold(hosts) for check, hosts in groups.items()}
     widths = [min(24, max(map(len, texts), default=0)) for texts in (places.values(), [check.id for check in places])]
     for check, place in places.items():

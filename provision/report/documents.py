@@ -46,18 +46,18 @@ def run_document(
         judgement = judgement or verdict(report)
         document |= _judged(judgement)
         checks = [
-            check.as_dict() | {"follows": list(judgement.follows.get((check.host, check.id), ()))}
+            check.as_document() | {"follows": list(judgement.follows.get((check.host, check.id), ()))}
             for check in judgement.checks
         ]
     else:
         document["why"] = [check.observed for check in interruptions(report)]
-        checks = [check.as_dict() for check in report.checks]
+        checks = [check.as_document() for check in report.checks]
     document |= {
         "simulated": list(simulated),
         "hosts": {host: report.hosts[host].as_dict() for host in sorted(report.hosts)},
         "changed": report.changed,
         "pending_checks": [
-            {"stage": one.stage, "consequences": [], **one.check.as_dict()}
+            {"stage": one.stage, "consequences": [], **one.check.as_document()}
             | {"follows": list(goes_with.get((one.check.host, one.check.id), ()))}
             for one in in_order(report)
         ],

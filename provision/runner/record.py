@@ -60,7 +60,7 @@ def journal_entry(report: RunReport, event: Mapping[str, Any]) -> dict[str, Any]
     if result.get("changed"):
         entry["changed"] = True
     if checks := checks_of(data, report.machines):
-        entry["checks"] = [check.as_dict() for check in checks]
+        entry["checks"] = [check.as_document() for check in checks]
     if kind in ("runner_on_failed", "runner_on_unreachable") and "censored" not in result:
         entry["reason"] = one_line(result.get("msg", ""))
     return entry

@@ -64,11 +64,11 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
             fix="let the machines tell: clusterctl discover; or declare it under [slurm_compute:vars]",
         )
     kinds = _kinds(cluster)
-    parameters = _merged(cluster.slurm_parameters, _parameters(cluster))
-    named = {parameter.value for parameter in parameters if parameter.name in LINES}
+    lines = parameters(cluster)
+    named = {parameter.value for parameter in lines if parameter.name in LINES}
     shared_tmp = _shared_tmp(cluster)
     return {
-        "parameters": [parameter._asdict() for parameter in parameters],
+        "parameters": [parameter._asdict() for parameter in lines],
         "environment": [variable.line for variable in cluster.job_environment],
         "programs": [program for program in PROGRAMS if program in named],
         "nodes": [_node_line(nodes, hardware) for nodes, hardware in kinds],
@@ -84,6 +84,11 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
             if name != "plugstack.conf"
         },
     }
+
+
+def parameters(cluster: Cluster) -> list[Parameter]:
+    """Return the parameters of slurm.conf: ours, with the site's in their places."""
+    return _merged(cluster.slurm_parameters, _parameters(cluster))
 
 
 def require_confinement(cluster: Cluster) -> None:
@@ -106,8 +111,7 @@ def unconfined(cluster: Cluster) -> str:
     """Return why jobs are not confined to what they asked for, empty where slurm.conf confines them."""
     if cluster.cgroup_v1:
         return f"{hostlist.fold(cluster.cgroup_v1)}: cgroup v1, which slurm_conf_cgroup_v1_allowed lets in"
-    merged = _merged(cluster.slurm_parameters, _parameters(cluster))
-    plugins = {parameter.name.lower(): parameter.value for parameter in merged}
+    plugins = {parameter.name.lower(): parameter.value for parameter in parameters(cluster)}
     if "task/cgroup" not in plugins.get("taskplugin", "").split(","):
         return "slurm_conf_parameters leaves task/cgroup out of TaskPlugin"
     cgroup = {parameter.name.lower(): parameter.value.lower() for parameter in _confinement(cluster)}

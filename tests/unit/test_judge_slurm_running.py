@@ -172,7 +172,7 @@ def test_what_the_controller_says_goes_on_to_the_nodes() -> None:
         {"slurm": {"files": SUMS, "start": "", "slurmctld": {"answered": False, "late": True, "problem": ""}}}
     )
 
-    assert shared["slurm"] == {"files": SUMS, "start": "", "resume": ["node1"]}
+    assert shared["slurm"] == {"files": SUMS, "start": {}, "resume": ["node1"]}
     assert road.handed_on(silent)["cluster_shared"]["slurm"]["resume"] is None
     assert "slurm" not in road.handed_on(node(SUMS))["cluster_shared"]
 

@@ -264,10 +264,14 @@ def test_what_has_no_cause_in_the_table_stands_for_itself() -> None:
     assert causes.follows([MUNGE, clock, packages], "head") == {}
 
 
+def never_ran(*owed: tuple[str, str]) -> list[Check]:
+    return list(verdict(RunReport(owed=frozenset(owed), rc=0, finished=True)).checks)
+
+
 def test_what_never_ran_stands_below_what_ended_the_run_or_the_machine() -> None:
     killed = Check("run.ended", "", Verdict.UNKNOWN, observed="killed")
     broken = Check("munge.failed", "node1", Verdict.UNKNOWN, observed="exploded")
-    rest = [Check("hardware.cpus", host, Verdict.UNKNOWN, observed=NEVER_RAN) for host in ("node1", "node2")]
+    rest = never_ran(("node1", "hardware.cpus"), ("node2", "hardware.cpus"))
 
     assert causes.follows([killed, *rest], "head") == {
         ("node1", "hardware.cpus"): ("run.ended",), ("node2", "hardware.cpus"): ("run.ended",)
@@ -305,90 +309,6 @@ def test_the_document_keeps_every_check_and_names_what_it_follows() -> None:
 def test_four_hundred_machines_that_never_answered_are_folded_in_a_second() -> None:
     hosts = [f"node{number}" for number in range(400)]
     checks = [Check("access.port", host, Verdict.FAIL) for host in hosts]
-    checks += [Check(f"hardware.h{n}", host, Verdict.UNKNOWN, observed=NEVER_RAN) for host in hosts for n in range(60)]
+    checks += never_ran(*((host, f"hardware.h{number}") for host in hosts for number in range(60)))
 
     assert len(causes.follows(checks, "head")) == 24_000
-
-
-def failed(name: str, host: str, observed: str = "broken") -> Check:
-    return Check(name, host, Verdict.FAIL, observed=observed)
-
-
-ENGINE = failed("engine.answers", "node1", "dockerd did not answer")
-CONFIG = failed("container_images.files", "head", "/etc/docker/registry/config.yml has another text")
-UNBUILT = failed("slurm_image.by_digest", "head", "nobody has it")
-CERTIFICATE = failed("images.certificates", "head", "there is no server.crt")
-
-
-@pytest.mark.parametrize(
-    ("root", "check"),
-    [
-        (ENGINE, failed("slurm_service.containers", "node1", "slurmd does not exist")),
-        (
-            failed("slurm_database.answers", "head", "Unable to connect to database"),
-            failed("slurm_accounts.users", "head", "Unable to connect to database"),
-        ),
-        (
-            failed("slurm_conf.files", "head", "/etc/slurm/topology.conf is there"),
-            failed("slurm_service.configuration", "head", "slurmctld was not told of its files"),
-        ),
-        (CONFIG, UNBUILT),
-        (UNBUILT, failed("slurm_client.programs", "login1", "of an image that is still to be built")),
-        (UNBUILT, failed("slurm_service.containers", "node2", "slurmd has an image that is to be built anew")),
-        (
-            failed("ddp_validation.image", "head"),
-            failed("ddp_validation.files", "node1", "/var/lib/clusterctl/ddp/ddp_job.sh has another text"),
-        ),
-        (CERTIFICATE, failed("container_images.files", "node1", "/etc/docker/certs.d/x/ca.crt has another text")),
-        (
-            failed("base_system.packages", "node2", "missing: dbus, openssl"),
-            failed("munge.packages", "node2", "missing: openssl"),
-        ),
-    ],
-    ids=lambda check: f"{check.id}@{check.host}",
-)
-def test_what_goes_with_the_mending_of_another_thing_names_it(root: Check, check: Check) -> None:
-    expected = {(check.host, check.id): (f"{root.id}@{root.host}",)}
-
-    assert causes.goes_with([root, check], "head") == expected
-    assert causes.goes_with([check], "head") == {}
-    # To a verdict both are failures.
-    assert causes.follows([root, check], "head") == {}
-
-
-@pytest.mark.parametrize(
-    ("other", "check"),
-    [
-        (ENGINE, failed("slurm_service.containers", "node2", "slurmd does not exist")),
-        (UNBUILT, failed("slurm_service.containers", "node2", "slurmd is paused")),
-        (failed("container_images.files", "head", "/etc/clusterctl has mode 0601, not 0755"), UNBUILT),
-        (CERTIFICATE, failed("container_images.files", "node1", "/etc/docker/certs.d is absent")),
-        (CERTIFICATE, failed("container_images.files", "head", "/x/server.crt is absent; /x/ca.crt has another text")),
-        (
-            failed("slurm_conf.files", "head", "/etc/slurm has mode 0601, not 0755"),
-            failed("slurm_service.configuration", "head", "slurmctld was not told of its files"),
-        ),
-        (
-            failed("base_system.packages", "node2", "missing: dbus"),
-            failed("munge.packages", "node2", "missing: openssl"),
-        ),
-    ],
-    ids=lambda check: f"{check.id}@{check.host}",
-)
-def test_what_is_merely_broken_too_is_put_down_to_nothing_else(other: Check, check: Check) -> None:
-    assert (check.host, check.id) not in causes.goes_with([other, check], "head")
-
-
-def test_a_package_that_several_roles_want_is_the_first_ones() -> None:
-    first, second = (failed(f"{role}.packages", "node1", "missing: openssl") for role in ("base_system", "munge"))
-
-    assert list(causes.goes_with([first, second], "head")) == [("node1", "munge.packages")]
-
-
-def test_only_the_root_of_what_goes_with_it_is_named() -> None:
-    last = failed("slurm_client.programs", "login1", "of an image that is still to be built")
-
-    assert causes.goes_with([CONFIG, UNBUILT, last], "head") == {
-        ("head", "slurm_image.by_digest"): ("container_images.files@head",),
-        ("login1", "slurm_client.programs"): ("container_images.files@head",),
-    }
