@@ -135,7 +135,7 @@ def test_a_boot_changes_nothing(site: labs.Lab, machine: str) -> None:
 
 def test_a_firewall_that_comes_up_later_is_named_with_the_rule(site: labs.Lab) -> None:
     chain = (
-        "table inet late { chain input { type filter hook input priority 10; policy drop; tcp dport 2222 accept; } }"
+        "table inet late { chain input { type filter hook input priority 10; policy drop; tcp dport 2222 accept; }; }"
     )
     site.root("node2", f"nft '{chain}'")
     try:
