@@ -333,13 +333,3 @@ def test_a_key_that_a_role_has_fetched_is_judged() -> None:
     }
 
     assert fetching == judged_by_data | {"nvidia_driver"}
-
-
-def test_the_proof_of_a_role_is_what_verify_reads() -> None:
-    """So that a row which turns a check of verify red does the same to a role's own proof."""
-    verify = content.playbook("verify").read_text()
-    for role in road.ROLES.keys() - MADE_UP.keys():
-        tasks = yaml.safe_load((content.ROOT / "roles" / role / "tasks/verify.yml").read_text())
-        asked = [task["observe"] for task in tasks if "observe" in task]
-        own = re.search(rf"name: {role}\n +tasks_from: verify\n", verify)
-        assert own or asked == [{"roles": [role], "then": "prove"}], role
