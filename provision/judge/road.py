@@ -184,6 +184,25 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     ``cluster_machine``, what the role's own texts rest on; ``cluster_shared``, what other machines are compared with.
     """
     before = before or {}
+    machine_before = before.get("cluster_machine") or {}
+    shared, machine = _shared(facts), _of_machine(facts, machine_before.get("packages") or ())
+    known = dict(before.get("cluster_shared") or {})
+    if "images" in shared:
+        shared["images"] = {**(known.get("images") or {}), **shared["images"]}
+    silent = list(before.get("cluster_silent") or [])
+    if facts.get("engine", {}).get("late") and "dockerd" not in silent:
+        # So that no other question of the run waits for it.
+        silent.append("dockerd")
+    return {
+        **({"cluster_silent": silent} if silent else {}),
+        **_distribution(facts.get("os")),
+        "cluster_machine": {**machine_before, **machine},
+        "cluster_shared": {**known, **shared},
+    }
+
+
+def _shared(facts: MachineFacts) -> dict[str, Any]:
+    """Return what other machines are compared with."""
     shared: dict[str, Any] = {}
     if "munge" in facts:
         shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
@@ -208,6 +227,11 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         shared["people"] = {"users": people["ordinary_users"], "groups": people["ordinary_groups"]}
     if (drained := gpu_stage.drained(facts)) is not None:
         shared["drained"] = drained
+    return shared
+
+
+def _of_machine(facts: MachineFacts, had: Iterable[str]) -> dict[str, Any]:
+    """Return what the texts of roles rest on; ``had`` are the packages that earlier questions have found."""
     machine: dict[str, Any] = {"container": bool(facts["container"])} if "container" in facts else {}
     if "engine" in facts:
         # Without its own words: what it answers and complains of is nobody's to rest on.
@@ -227,23 +251,10 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
     if "former" in facts.get("registry", {}):
         machine["former_registries"] = facts["registry"]["former"]
     if "state" in facts and (packages := facts["state"].get("packages")):
-        had = (before.get("cluster_machine") or {}).get("packages") or []
         machine["packages"] = sorted({*had, *packages})
     if "rdma" in facts:
         machine["rdma_adapters"] = len(facts["rdma"]["adapters"])
-    known = dict(before.get("cluster_shared") or {})
-    if "images" in shared:
-        shared["images"] = {**(known.get("images") or {}), **shared["images"]}
-    silent = list(before.get("cluster_silent") or [])
-    if facts.get("engine", {}).get("late") and "dockerd" not in silent:
-        # So that no other question of the run waits for it.
-        silent.append("dockerd")
-    return {
-        **({"cluster_silent": silent} if silent else {}),
-        **_distribution(facts.get("os")),
-        "cluster_machine": {**(before.get("cluster_machine") or {}), **machine},
-        "cluster_shared": {**known, **shared},
-    }
+    return machine
 
 
 def _distribution(system: OperatingSystem | None) -> dict[str, str]:

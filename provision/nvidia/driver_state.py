@@ -76,26 +76,8 @@ def is_open(module: Mapping[str, Any]) -> bool:
 
 def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
     """Yield what a run would change on disk and in the kernel."""
-    installed = gpu["packages"]
-    for step in plan.install:
-        missing = [name for name in step if _NAMED.match(name) and name not in installed]
-        if missing:
-            yield Step(StepKind.INSTALL, f"install {', '.join(missing)}")
-    lacking = [kernel for kernel in plan.kernels if gpu["kernel"]["headers"].get(kernel) is not True]
-    if lacking and any("dkms" in step for step in plan.install):
-        yield Step(StepKind.INSTALL, f"install kernel headers for {', '.join(lacking)}", disruptive=False)
-    found = installed_version(installed)
-    wanted = plan.version or str(plan.branch)
-    if found and not f"{found}.".startswith(f"{wanted}."):
-        yield Step(StepKind.REPLACE, f"replace driver {found} by {wanted}")
-    if plan.fabric_manager and found and gpu["fabric_manager"]["version"] != found:
-        yield Step(StepKind.INSTALL, f"install {plan.fabric_manager} {found}")
-    lacking_fabric = [name for name in plan.fabric if name != plan.fabric_manager and name not in installed]
-    if lacking_fabric and found:
-        # The library that DCGM asks by: jobs do without.
-        yield Step(StepKind.INSTALL, f"install {', '.join(lacking_fabric)} {found}", disruptive=False)
-    if plan.needless:
-        yield Step(StepKind.REMOVE, f"remove {', '.join(plan.needless)}: there is no NVSwitch")
+    found = installed_version(gpu["packages"])
+    yield from _packages_to_change(gpu, plan, found)
     yield from (Step(StepKind.WRITE, f"write {path}", disruptive=False) for path in _to_write(gpu, plan))
     yield from (Step(StepKind.REMOVE, f"remove {path}", disruptive=False) for path in plan.obsolete)
     if early := [kernel for kernel in plan.kernels if kernel in gpu["nouveau"]["loads_early"]]:
@@ -114,13 +96,38 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
     if found and state.action in ("reload", "reboot"):
         yield Step(StepKind(state.action), f"{state.action}: {state.reason}")
     if found and gpu["gpus"] and state.action == "none":
-        wanted_services = ["nvidia-persistenced", *(["nvidia-fabricmanager"] if plan.fabric_manager else [])]
-        stopped = [name for name in wanted_services if name in gpu["services"] and not gpu["services"][name]["active"]]
-        if stopped:
-            yield Step(StepKind.START, f"start {', '.join(stopped)}", disruptive=False)
-        older = [name for name in wanted_services if gpu["services"].get(name, {}).get("outdated")]
-        if older:
-            yield Step(StepKind.RESTART, f"restart {', '.join(older)}, older than its unit")
+        yield from _services_to_start(gpu, plan)
+
+
+def _packages_to_change(gpu: Mapping[str, Any], plan: Plan, found: str) -> Iterator[Step]:
+    """Yield what is installed and removed; ``found`` is the driver's version, empty for none."""
+    installed = gpu["packages"]
+    for step in plan.install:
+        missing = [name for name in step if _NAMED.match(name) and name not in installed]
+        if missing:
+            yield Step(StepKind.INSTALL, f"install {', '.join(missing)}")
+    lacking = [kernel for kernel in plan.kernels if gpu["kernel"]["headers"].get(kernel) is not True]
+    if lacking and any("dkms" in step for step in plan.install):
+        yield Step(StepKind.INSTALL, f"install kernel headers for {', '.join(lacking)}", disruptive=False)
+    wanted = plan.version or str(plan.branch)
+    if found and not f"{found}.".startswith(f"{wanted}."):
+        yield Step(StepKind.REPLACE, f"replace driver {found} by {wanted}")
+    if plan.fabric_manager and found and gpu["fabric_manager"]["version"] != found:
+        yield Step(StepKind.INSTALL, f"install {plan.fabric_manager} {found}")
+    lacking_fabric = [name for name in plan.fabric if name != plan.fabric_manager and name not in installed]
+    if lacking_fabric and found:
+        # The library that DCGM asks by: jobs do without.
+        yield Step(StepKind.INSTALL, f"install {', '.join(lacking_fabric)} {found}", disruptive=False)
+    if plan.needless:
+        yield Step(StepKind.REMOVE, f"remove {', '.join(plan.needless)}: there is no NVSwitch")
+
+
+def _services_to_start(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
+    wanted = ["nvidia-persistenced", *(["nvidia-fabricmanager"] if plan.fabric_manager else [])]
+    if stopped := [name for name in wanted if name in gpu["services"] and not gpu["services"][name]["active"]]:
+        yield Step(StepKind.START, f"start {', '.join(stopped)}", disruptive=False)
+    if older := [name for name in wanted if gpu["services"].get(name, {}).get("outdated")]:
+        yield Step(StepKind.RESTART, f"restart {', '.join(older)}, older than its unit")
 
 
 def _to_write(gpu: Mapping[str, Any], plan: Plan) -> Iterator[str]:
