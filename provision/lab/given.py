@@ -9,6 +9,7 @@ from collections.abc import Sequence
 #: What it is, how the lab gives it, and what a site's administrator does or has instead.
 Row = tuple[str, str, str]
 
+_MIRRORS: Row = ("package mirrors", "this computer's own, in /etc/apt/sources.list", "has the machines' own")
 _BY_EVERY_LAB: tuple[Row, ...] = (
     ("name servers", "this computer's, in /etc/resolv.conf", "DHCP or the installer"),
     ("host keys", "made by the lab, in its known_hosts", "ssh-keyscan, compared"),
@@ -18,7 +19,6 @@ _BY_EVERY_LAB: tuple[Row, ...] = (
     ("compiled Python", "kept for root, /var/cache/clusterctl-lab", "nothing: it has more processors"),
 )
 _ORDINARY: tuple[Row, ...] = (
-    ("package mirrors", "this computer's own, in /etc/apt/sources.list", "has the machines' own"),
     ("a proxy", "apt's of this computer", "cluster_proxy"),
     (
         "certificate authorities",
@@ -33,7 +33,6 @@ _ORDINARY: tuple[Row, ...] = (
 )
 #: With ``--site``.
 _OF_A_SITE: tuple[Row, ...] = (
-    ("package mirrors", "this computer's own, in /etc/apt/sources.list", "has the machines' own"),
     ("a proxy", "LAB-gate, the only way out: cluster_proxy in the inventory", "cluster_proxy"),
     (
         "certificate authorities",
@@ -47,7 +46,7 @@ _OF_A_SITE: tuple[Row, ...] = (
 
 def listed(*, site: bool) -> list[dict[str, str]]:
     """Return the list, as ``clusterctl lab status --json`` has it; ``site``: of a lab made with ``--site``."""
-    rows = (*(_OF_A_SITE if site else _ORDINARY), *_BY_EVERY_LAB)
+    rows = (_MIRRORS, *(_OF_A_SITE if site else _ORDINARY), *_BY_EVERY_LAB)
     return [{"what": what, "how": how, "site": instead} for what, how, instead in rows]
 
 
