@@ -130,7 +130,7 @@ def ssh(name: str, target: str, command: tuple[str, ...]) -> int:
     """
     import os
 
-    from provision.lab import login
+    from provision.lab import labs
 
-    words = login.command(name, target, command)
+    words = labs.login(name, target, command)
     os.execvp(words[0], words)  # noqa: S606 - ssh takes this one's place, so that its terminal and exit code are ours

@@ -1,4 +1,4 @@
-"""Labs: clusters of simulated machines on this computer. Every step is a playbook's; this chooses and starts them."""
+"""Labs: clusters of simulated machines on this computer. Playbooks make them; this chooses, starts and enters them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from provision import content
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
+from provision.inventory import loader
 from provision.lab import computer, given
 from provision.report.progress import Progress
 from provision.runner import journal, playbooks
@@ -26,6 +27,9 @@ from provision.runner.recover import recover
 
 #: What machines can be; mixed: the controller is a container, the compute machines are virtual.
 KINDS = ("container", "mixed", "vm")
+
+#: Who has the machines' sudo: the user of the lab's inventory.
+ADMIN = "admin"
 
 #: What Docker and Slurm both take as a name, short enough for a host's.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
@@ -126,6 +130,33 @@ def status(name: str) -> dict[str, Any]:
     machines = report.data.get("cluster_data", {}).get("machines", [])
     place = str(inventory) if inventory.is_file() else ""
     return {"name": name, "inventory": place, "machines": machines, "given": given.listed(site=is_site(name))}
+
+
+def login(name: str, target: str, words: Sequence[str]) -> list[str]:
+    """Return the command that enters ``machine`` or ``user@machine``, to run ``words`` there, a shell without them.
+
+    Raises:
+        ClusterctlError: there is no such lab, or it has no such machine.
+    """
+    home = directory(name)
+    if not (home / "inventory.ini").exists():
+        raise ClusterctlError(f"there is no lab '{name}'", fix=f"make it: clusterctl lab up {name}")
+    user, _, machine = target.rpartition("@")
+    machines = {
+        host: own for host, own in loader.load(home / "inventory.ini").hostvars.items() if "ansible_host" in own
+    }
+    if machine not in machines:
+        raise ClusterctlError(
+            f"lab '{name}' has no machine '{machine}'", fix=f"name one of {', '.join(machines)}, as ada@head"
+        )
+    options = ("IdentitiesOnly=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={home / 'known_hosts'}")
+    return [
+        *("ssh", "-F", "none", "-i", str(home / "id_ed25519")),
+        *(word for option in options for word in ("-o", option)),
+        *("-p", str(machines[machine].get("ansible_port", 22))),
+        f"{user or ADMIN}@{machines[machine]['ansible_host']}",
+        *words,
+    ]
 
 
 def _state() -> Path:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from provision.model.users import Users
+
 #: What the kernel and systemd call the file systems that are mounted here.
 NETWORK = ("nfs4", "nfs", "lustre")
 #: Mounted by the site itself: only looked at.
@@ -230,3 +232,23 @@ def shared_by(mounts: Iterable[Mapping[str, Any]], path: str, machines: Collecti
         and not found["read_only"]
         and set(machines) <= set(found["hosts"])
     )
+
+
+def homes_on(people: Users, mounts: Iterable[Mapping[str, Any]], machine: str, controller: str) -> tuple[str, ...]:
+    """Return the names of the users whose homes are made on a machine.
+
+    A home that is not shared is made on each. One on a directory that a machine of the cluster exports is made there:
+    root is nobody on a client of NFS. One on a file system that the site brings is made on the controller. ``mounts``
+    are as :meth:`provision.model.mounts.Mount.as_dict` gives them.
+    """
+    shared = list(mounts)
+    return tuple(user.name for user in people.present if _maker(user.home, shared, machine, controller) == machine)
+
+
+def _maker(home: str, mounts: list[Mapping[str, Any]], machine: str, controller: str) -> str:
+    mount = innermost(mounts, home)
+    if mount is None or mount["fstype"] == LOCAL:
+        return machine
+    if mount["served_by"] or controller in mount["hosts"]:
+        return str(mount["served_by"] or controller)
+    return str(mount["hosts"][0]) if mount["hosts"] else ""

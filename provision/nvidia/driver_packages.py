@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from provision.model.systems import known
+
 REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos"
 
 #: Since this branch, names of the driver's packages for Ubuntu have no branch in them; pinning alone keeps a branch.
@@ -64,11 +66,10 @@ KEYS = {_OLD_KEY[1]: "3bf863cc.asc", _TRIXIE_KEY[1]: "8793F200.asc"}
 
 def system(name: str, version: str) -> System | None:
     """Return the entry for an operating system, by ``ID`` and ``VERSION_ID`` of os-release; None if there is none."""
-    if name == "ubuntu" and version in ("22.04", "24.04"):
-        return System(name, version, f"ubuntu{version.replace('.', '')}", *_OLD_KEY)
-    if name == "debian" and version in ("12", "13"):
-        return System(name, version, f"debian{version}", *(_OLD_KEY if version == "12" else _TRIXIE_KEY))
-    return None
+    if known(name, version) is None:
+        return None
+    key = _TRIXIE_KEY if (name, version) == ("debian", "13") else _OLD_KEY
+    return System(name, version, f"{name}{version.replace('.', '')}", *key)
 
 
 def folder(machine: System, architecture: str) -> str:

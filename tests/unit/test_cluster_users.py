@@ -14,7 +14,7 @@ from provision.inventory.declared import cluster_from
 from provision.inventory.loader import load
 from provision.inventory.valid import declared
 from provision.inventory.where import entry_written
-from provision.model.homes import homes_on
+from provision.model.mounts import homes_on
 from provision.model.users import SUBORDINATE, Group, UsersError
 from provision.model.users_declared import users_from
 

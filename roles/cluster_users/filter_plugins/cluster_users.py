@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from provision.model.facts import plain
-from provision.model.homes import homes_on
+from provision.model.mounts import homes_on
 from provision.model.users import SUBORDINATE
 from provision.model.users_declared import users_from
 from provision.slurm.accounts_read import accounts_from
