@@ -106,6 +106,8 @@ def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:
         inventory = Path(rest.pop(0))
     for word in rest:
         if word not in known:
+            if "/" in word or "." in word or Path(word).exists():
+                raise ClusterctlError(f"'{word}' is no stage", fix="name the inventory first, then the stages")
             raise ClusterctlError(
                 f"there is no stage '{word}'",
                 fix=did_you_mean(word, known, f"the stages are {', '.join(known)}"),
@@ -176,6 +178,8 @@ def next_command(command: str, code: ExitCode, inventory: Path, refused: Collect
             f"repair {place} as told above, then again: clusterctl {command} {name}. "
             f"Until then each run goes on without {place}, no --limit is needed"
         )
+    if code is ExitCode.VERIFICATION_FAILED:
+        return f"fix what is named above, or see what provision would mend: clusterctl plan {name}"
     if code in (ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE, ExitCode.PREFLIGHT_REFUSED):
         return f"fix what is named above, then again: clusterctl {command} {name}"
     return ""

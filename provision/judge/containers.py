@@ -8,7 +8,7 @@ of this, except for what the engine cannot know: with which settings of its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from provision.judge.answers import mapping
@@ -158,6 +158,13 @@ def _settings(want: Container, found: Mapping[str, Any], answer: Mapping[str, An
         if observed != expected:
             wrong.append(f"has {what} {_shown(observed)}, not {_shown(expected)}")
 
+    def compare_all(what: str, observed: Collection[str], expected: Collection[str]) -> None:
+        """Name what differs alone: a container has dozens of mounts, and jobs may end for one."""
+        if missing := sorted(set(expected) - set(observed)):
+            wrong.append(f"lacks {what} {_shown(missing)}")
+        if more := sorted(set(observed) - set(expected)):
+            wrong.append(f"has {what} {_shown(more)}, which is not declared")
+
     compare("command", [_text(found.get("Path")), *map(_text, _list(found.get("Args")))], list(want.command))
     compare("user", _text(config.get("User")), want.user)
     compare("network", _text(host.get("NetworkMode")), "host")
@@ -173,12 +180,13 @@ def _settings(want: Container, found: Mapping[str, Any], answer: Mapping[str, An
     if want.log_driver:
         compare("log driver", _text(mapping(host.get("LogConfig")).get("Type")), want.log_driver)
     given = {name for name in want.capabilities if raised or name != "SYS_RESOURCE"}
-    compare("capabilities", _capabilities(host.get("CapAdd")), given)
-    compare("dropped capabilities", _capabilities(host.get("CapDrop")), {"ALL"})
-    compare("security options", _security(host), {_option(word) for word in want.security})
-    compare("directories in memory", mapping(host.get("Tmpfs")), dict(map(_tmpfs, want.tmpfs)))
-    compare("mounts", _mounts(found), {_mount(word) for word in want.mounts})
-    compare("device rules", sorted(map(_text, _list(host.get("DeviceCgroupRules")))), sorted(want.device_rules))
+    compare_all("capability", _capabilities(host.get("CapAdd")), given)
+    compare_all("dropped capability", _capabilities(host.get("CapDrop")), {"ALL"})
+    compare_all("security option", _security(host), {_option(word) for word in want.security})
+    memory = {f"{path}:{options}".rstrip(":") for path, options in mapping(host.get("Tmpfs")).items()}
+    compare_all("directory in memory", memory, [word.rstrip(":") for word in want.tmpfs])
+    compare_all("mount", _mounts(found), {_mount(word) for word in want.mounts})
+    compare_all("device rule", list(map(_text, _list(host.get("DeviceCgroupRules")))), want.device_rules)
     limits = _limits(host)
     for name, limit in _declared_limits(want.ulimits if raised else ()).items():
         compare(f"limit {name}", limits.get(name), limit)
@@ -227,8 +235,8 @@ def _text(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, set | list | tuple):
-        value = ", ".join(sorted(map(str, value))) if isinstance(value, set) else " ".join(map(str, value))
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
     return str(value)[:120] or "none"
 
 
@@ -252,23 +260,23 @@ def _security(host: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _tmpfs(word: str) -> tuple[str, str]:
-    path, _, options = word.partition(":")
-    return path, options
-
-
-def _mount(word: str) -> tuple[str, str, str, str]:
+def _mount(word: str) -> str:
     source, target, *options = word.split(":")
     words = options[0].split(",") if options else []
     propagation = next((word for word in words if word.lstrip("r") in ("slave", "shared", "private")), "rprivate")
-    return source.rstrip("/") or "/", target, "ro" if "ro" in words else "rw", propagation
+    return _mounted(source, target, "ro" if "ro" in words else "rw", propagation)
 
 
-def _mounts(found: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
+def _mounted(source: str, target: str, mode: str, propagation: str) -> str:
+    """Return a mount in the words of ``docker run``."""
+    return f"{source.rstrip('/') or '/'}:{target}:{mode}" + (f",{propagation}" if propagation != "rprivate" else "")
+
+
+def _mounts(found: Mapping[str, Any]) -> set[str]:
     mounts = [mapping(one) for one in _list(found.get("Mounts"))]
     return {
-        (
-            _text(one.get("Source")).rstrip("/") or "/",
+        _mounted(
+            _text(one.get("Source")),
             _text(one.get("Destination")),
             "rw" if one.get("RW") else "ro",
             _text(one.get("Propagation")) or "rprivate",

@@ -82,7 +82,7 @@ SLURMDBD_REMADE = (
         REMAKE.format(
             name="slurmdbd", change='host["Binds"] = [one for one in host["Binds"] if "localtime" not in one]'
         ),
-        {"slurm_database.containers": "slurmdbd has mounts"},
+        {"slurm_database.containers": "slurmdbd lacks mount /etc/localtime"},
         (),
         ("slurmdbd",),
     ),

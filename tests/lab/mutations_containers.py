@@ -111,8 +111,8 @@ UPDATES = (
 )
 
 REMADE = (
-    remade("slurmctld has a capability more", "head", 'host["CapAdd"] = ["NET_ADMIN"]', "has capabilities NET_ADMIN"),
-    remade("slurmd sees another directory", "node1", 'host["Binds"].append("/srv:/srv:ro")', "has mounts"),
+    remade("slurmctld has a capability more", "head", 'host["CapAdd"] = ["NET_ADMIN"]', "has capability NET_ADMIN"),
+    remade("slurmd sees another directory", "node1", 'host["Binds"].append("/srv:/srv:ro")', "has mount /srv:/srv:ro"),
     remade(
         "slurmd is of another image", "node2",
         'config["Image"] = ask("POST", "/commit?container=slurmd&repo=by-hand")["Id"]', "is of another image",

@@ -78,7 +78,9 @@ def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
         group: click.Command = cli
         while isinstance(group, click.Group):
             group = group.commands[words.pop(0)]
-        group.make_parser(click.Context(group)).parse_args([word for word in words if word != "/etc"])
+        # Click keeps the help option of the first context that it sees, for other tests too.
+        context = click.Context(group, help_option_names=cli.context_settings["help_option_names"])
+        group.make_parser(context).parse_args([word for word in words if word != "/etc"])
 
 
 @pytest.mark.parametrize("name", ["discover", "preflight", "plan", "provision", "verify", "status"])
@@ -240,6 +242,9 @@ def test_an_unknown_stage_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ClusterctlError) as caught:
         inventory_and_stages(["inventory.ini", "zzz"])
     assert "base" in caught.value.fix
+    with pytest.raises(ClusterctlError, match=r"'inventory\.ini' is no stage") as caught:
+        inventory_and_stages(["slurm", "inventory.ini"])
+    assert caught.value.fix == "name the inventory first, then the stages"
 
 
 @pytest.mark.parametrize(
