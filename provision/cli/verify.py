@@ -33,6 +33,7 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
         clusterctl verify inventory.ini --junit verify.xml
     """
     from provision.cli import flow
+    from provision.cli.machines import next_command
     from provision.events.verdict import verdict
     from provision.report import documents
     from provision.report.summary import Printer, show_run
@@ -60,6 +61,7 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
             every_check=every or bool(request.verbosity),
             log=str(outcome.run.directory),
             judgement=outcome.judgement,
+            next_command=next_command("verify", outcome.code, opened.path),
         )
     return int(outcome.code)
 

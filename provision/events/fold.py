@@ -99,6 +99,11 @@ class RunReport:
         return sum(counts.changed for counts in self.hosts.values())
 
     @property
+    def changed_hosts(self) -> set[str]:
+        """Return the machines on which something changed."""
+        return {host for host, counts in self.hosts.items() if counts.changed}
+
+    @property
     def changed_machines(self) -> int:
         """Return changed results outside the stage that only writes down what it found (discover)."""
         return sum(len(hosts) for task, hosts in self.changes.items() if task.stage != "discover")

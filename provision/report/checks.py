@@ -1,4 +1,4 @@
-"""What checks told, for a person: causes before consequences, machines that say the same folded, skips with reasons."""
+"""What checks told, for a person: what failed last, machines that say the same folded, passes and skips counted."""
 
 from __future__ import annotations
 
@@ -49,24 +49,23 @@ def show_checks(
     every: bool = False,
     follows: Follows | None = None,
 ) -> None:
-    """Write what did not pass, roots first; then what was not decided because of them, what was skipped, and the count.
+    """Write what stays unproven, warnings, then what did not pass, roots first: the end is what a terminal shows.
 
-    ``every`` shows each check by itself, those that passed too.
+    ``every`` shows each check by itself, those that passed or were skipped too.
     """
     below = follows or {}
     if every:
         _each(printer, checks)
     else:
-        told = [check for check in checks if not check.ok]
-        told += [check for check in checks if check.verdict is Verdict.WARN]
-        roots = [check for check in told if check.ok or (check.host, check.id) not in below]
-        _each(printer, [check for check in roots if not check.never_ran])
-        _never_ran(printer, [check for check in roots if check.never_ran])
+        _unproven(printer, [check for check in checks if check.verdict is Verdict.SKIP and check.unproven])
+        told = [check for check in checks if check.verdict is Verdict.WARN]
+        told += [check for check in checks if not check.ok and (check.host, check.id) not in below]
+        _each(printer, [check for check in told if not check.never_ran])
+        _never_ran(printer, [check for check in told if check.never_ran])
     _undecided(printer, [check for check in checks if (check.host, check.id) in below], below)
-    if not every:
-        _skips(printer, [check for check in checks if check.verdict is Verdict.SKIP])
     count = Counter(check.verdict for check in checks)
-    printer.line("checks: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict]))
+    counted = ", ".join(f"{count[verdict]} {verdict}" for verdict in Verdict if count[verdict])
+    printer.line(f"checks: {counted}" + ("" if every else " (-v lists all)"))
 
 
 def _each(printer: Lines, checks: Sequence[Check]) -> None:
@@ -112,14 +111,15 @@ def _undecided(printer: Lines, checks: Sequence[Check], below: Follows) -> None:
         printer.line(_row(printer, Verdict.UNKNOWN, "", told), COLOURS[Verdict.UNKNOWN])
 
 
-def _skips(printer: Lines, checks: Sequence[Check]) -> None:
-    groups: dict[tuple[str, bool], list[Check]] = defaultdict(list)
+def _unproven(printer: Lines, checks: Sequence[Check]) -> None:
+    groups: dict[str, list[Check]] = defaultdict(list)
     for check in checks:
-        groups[_observation(check), check.unproven].append(check)
-    for (why, unproven), members in groups.items():
+        groups[_observation(check)].append(check)
+    for why, members in groups.items():
         named = _at(_ids(check.id for check in members), {check.host for check in members})
-        told = f"{named}: {why or 'no reason given'}" + (" (not proven)" if unproven else "")
-        printer.line(_row(printer, Verdict.SKIP, "", told), COLOURS[Verdict.SKIP])
+        printer.line(
+            _row(printer, Verdict.SKIP, "", f"{named}: {why or 'no reason given'} (not proven)"), COLOURS[Verdict.SKIP]
+        )
 
 
 def _row(printer: Lines, verdict: Verdict, place: str, told: str) -> str:

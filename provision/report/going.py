@@ -65,6 +65,7 @@ class Going:
     _waiting: tuple[str, ...] = ()
     _told: dict[str, str] = field(default_factory=dict)
     _spoke: float = 0.0
+    _announced: str = ""
 
     def __post_init__(self) -> None:
         self._spoke = self.began
@@ -77,8 +78,7 @@ class Going:
             lines = self.end(now)
             if report.stage != self._stage:
                 self._stage, self._stage_began = report.stage, now
-                if not self.live:
-                    lines.append(f"{self._stage}: started after {minutes(now - self.began)}")
+                self._announced = "" if self.live else f"{self._stage}: started after {minutes(now - self.began)}"
             self._task, self._task_began, self._waiting = report.task, now, ()
             self._hosts = 0 if kind == "playbook_on_play_start" else max(self._hosts, len(self._done))
             self._done.clear()
@@ -165,8 +165,10 @@ class Going:
         return f"about {minutes(left)} left" if left >= 1 else "longer than last time"
 
     def _spoken(self, lines: list[str], now: float) -> list[str]:
-        """Forget what Ansible's own output tells instead; remember when something was said."""
+        """Forget what Ansible's own output tells instead; a stage is named with the first line that it has."""
         kept = lines if self.verbosity < 2 else []
+        if kept and self._announced:
+            kept, self._announced = [self._announced, *kept], ""
         self._spoke = now if kept else self._spoke
         return kept
 

@@ -61,6 +61,10 @@ class Printer:
             for piece in lines or [""]:
                 self._console.print(Text(piece, style=style), soft_wrap=True)
 
+    def whole(self, text: str) -> None:
+        """Write one line that the terminal may wrap and a person can copy."""
+        self._console.print(Text(one_line(text)), soft_wrap=True)
+
     def table(self, rows: Iterable[Sequence[str]], styles: Sequence[str] = ()) -> None:
         """Write columns without a frame, or, where it is narrow, one line per row."""
         rows = [tuple(one_line(cell) for cell in row) for row in rows]
@@ -116,9 +120,9 @@ def show_run(
     if report.hosts:
         printer.line(totals(report, planned=planned(command, report)))
     if log:
-        printer.line(f"record: {log}")
+        printer.whole(f"record: {log}")
     if next_command:
-        printer.line(f"next: {next_command}")
+        printer.whole(f"next: {next_command}")
 
 
 def _ends(printer: Printer, report: RunReport, *, judging: bool) -> None:
@@ -158,7 +162,7 @@ def totals(report: RunReport, *, planned: bool = False) -> str:
     hosts = len(report.hosts)
     return (
         f"{hosts} machine{'s' * (hosts != 1)}: "
-        + (f"{len(to_change(report))} would change, " if planned else f"{report.changed} changed, ")
+        + (f"{len(to_change(report))} would change, " if planned else f"{len(report.changed_hosts)} changed, ")
         + f"{len(report.failed_hosts)} failed, {len(report.unreachable_hosts)} unreachable"
     )
 
