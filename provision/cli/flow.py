@@ -159,8 +159,8 @@ def play(
         if probe:
             _probe(report, targets, passwords)
         out = report.left_out = report.failed_hosts | report.unreachable_hosts
-        for host in sorted(out):
-            progress.say(f"access: {host} is left out")
+        if out:
+            progress.say(f"access: {hostlist.fold(out)} left out")
         if in_scope := set(opened.hosts) - out:
             runner.run(
                 playbooks,

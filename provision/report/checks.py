@@ -10,6 +10,7 @@ from typing import Protocol
 from provision import hostlist
 from provision.events.verdict import NEVER_RAN
 from provision.model.checks import Check, Verdict
+from provision.model.text import brief
 
 COLOURS = {
     Verdict.PASS: "green",
@@ -19,8 +20,11 @@ COLOURS = {
     Verdict.SKIP: "dim",
 }
 
-#: Checks of one subject that are named; more are counted.
+#: Checks of one subject that are named, and subjects; more are counted.
 _NAMED = 3
+_SUBJECTS = 6
+#: Machines with one cause of which each says what it saw; of more, these do.
+_EACH = 2
 
 #: By (machine, check id), the checks that it rests on and that did not pass, as ``id@machine``.
 Follows = Mapping[tuple[str, str], Sequence[str]]
@@ -55,7 +59,7 @@ def show_checks(
     """
     below = follows or {}
     if every:
-        _each(printer, checks)
+        _each(printer, checks, alike=False)
     else:
         _unproven(printer, [check for check in checks if check.verdict is Verdict.SKIP and check.unproven])
         told = [check for check in checks if check.verdict is Verdict.WARN]
@@ -68,19 +72,40 @@ def show_checks(
     printer.line(f"checks: {counted}" + ("" if every else " (-v lists all)"))
 
 
-def _each(printer: Lines, checks: Sequence[Check]) -> None:
+def _each(printer: Lines, checks: Sequence[Check], *, alike: bool = True) -> None:
+    """Write a line for each check and what it says; ``alike``: three machines with the same cause are enough."""
     groups: dict[Check, list[str]] = defaultdict(list)
     for check in checks:
         groups[replace(check, host="", details=())].append(check.host)
-    places = {check: fold(hosts) for check, hosts in groups.items()}
-    widths = [min(24, max(map(len, texts), default=0)) for texts in (places.values(), [check.id for check in places])]
-    for check, place in places.items():
+    rows = _alike(groups) if alike else [(check, fold(hosts)) for check, hosts in groups.items()]
+    widths = [
+        min(24, max(map(len, texts), default=0)) for texts in zip(*((at, one.id) for one, at in rows), strict=True)
+    ]
+    for check, place in rows:
         words = [f"{check.verdict:7}", place.ljust(widths[0]), check.id.ljust(widths[1]), _observation(check)]
         told = " ".join(word.strip() for word in words) if printer.narrow else "  ".join(words)
         printer.line(told, style=COLOURS[check.verdict])
         for word in ("cause", "fix"):
             if text := getattr(check, word):
                 printer.line(f"{word}: {text}", indent=2 if printer.narrow else 9)
+
+
+def _alike(groups: Mapping[Check, Sequence[str]]) -> list[tuple[Check, str]]:
+    """Return checks with their machines; of many with one cause, whose texts differ by machine, one stands for all."""
+    causes: dict[Check, list[Check]] = defaultdict(list)
+    for check in groups:
+        causes[replace(check, observed="", fix="") if check.cause else check].append(check)
+    rows = []
+    for same in causes.values():
+        if len(same) <= _EACH:
+            rows += [(check, fold(groups[check])) for check in same]
+            continue
+        first = fold(groups[same[0]])
+        observed = "; ".join([check.observed for check in same[:_EACH]] + [f"and {len(same) - _EACH} more"])
+        fix = f"for {first}: {same[0].fix}; the same for each of the others (-v lists them)" if same[0].fix else ""
+        hosts = [host for check in same for host in groups[check]]
+        rows.append((replace(same[0], observed=observed, fix=fix), fold(hosts)))
+    return rows
 
 
 def _never_ran(printer: Lines, checks: Sequence[Check]) -> None:
@@ -135,10 +160,11 @@ def _ids(names: Iterable[str]) -> str:
     subjects: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
         subjects[name.partition(".")[0]].append(name)
-    return ", ".join(
+    told = [
         ", ".join(members) if len(members) <= _NAMED else f"{len(members)} {subject} checks"
         for subject, members in subjects.items()
-    )
+    ]
+    return brief(told, _SUBJECTS, ", ")
 
 
 def _observation(check: Check) -> str:

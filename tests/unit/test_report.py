@@ -120,6 +120,21 @@ def test_machines_with_the_same_finding_share_a_line() -> None:
     assert "node[1-3]" in text
 
 
+def test_of_many_machines_with_one_cause_two_say_what_they_saw_and_one_how_it_is_mended() -> None:
+    off = [
+        replace(FAIL, host=f"node{number}", observed=f"10.0.0.{number} is silent", fix=f"ping 10.0.0.{number}")
+        for number in range(1, 41)
+    ]
+    text = printed(10_000, show_checks, off)
+
+    assert len(text.splitlines()) == 4
+    assert "node[1-40]" in text
+    assert "10.0.0.1 is silent; 10.0.0.2 is silent; and 38 more" in text
+    assert "fix: for node1: ping 10.0.0.1; the same for each of the others" in text
+    assert printed(10_000, show_checks, off, every=True).count("fix: ping") == 40
+    assert printed(10_000, show_checks, off[:2]).count("fix: ping") == 2
+
+
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_nothing_is_wider_than_the_terminal(report: RunReport, width: int) -> None:
     report.checks = [PASS, FAIL, UNKNOWN, SKIP]
