@@ -52,6 +52,7 @@ CASES: dict[str, tuple[dict[str, object], list[str], bool]] = {
     "list": ({"cluster_simulated": ["gpu"]}, ["gpu"], False),
     "other": ({"cluster_simulated": ["rdma"], "node_gres": ["gpu:a40:4"]}, ["rdma"], True),
     "none": ({"node_gres": ""}, [], False),
+    "alike": ({"node_gres": "nogpu:1"}, [], False),
 }
 
 
