@@ -5,7 +5,7 @@ from __future__ import annotations
 #: What the inventory says elsewhere or the rest of the installation relies on, and where to say it instead.
 OWNED_PARAMETERS = {
     "NodeName": "the compute nodes are the inventory's group slurm_compute",
-    "NodeSet": "partitions take their nodes from slurm_partitions",
+    "NodeSet": "name the nodes in slurm_partitions: a job's share of each is reckoned from them",
     "PartitionName": "partitions are slurm_partitions",
     "ClusterName": "the name is cluster_name",
     "SlurmctldHost": "the controller is the inventory's group slurm_controller",
@@ -85,6 +85,7 @@ LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "Epil
 #: where all known ones have it: slurmd_config_files in src/common/fetch_config.c.
 FETCHED = {
     "acct_gather.conf": "",
+    "cli_filter.lua": "",
     "helpers.conf": "",
     "job_container.conf": "",
     "mpi.conf": "",
@@ -94,3 +95,6 @@ FETCHED = {
     "topology.yaml": "25.05",
     "namespace.yaml": "25.11",
 }
+#: Scripts of plugins called lua, with the parameters that name those. slurmctld alone reads what it does not hand on.
+SCRIPTS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins", "jobcomp.lua": "JobCompType"}
+OF_SLURMCTLD = tuple(name for name in SCRIPTS if name not in FETCHED)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping
 
 from provision.model.cluster import Cluster, Hardware, Partition
-from provision.slurm.parameters_together import minutes
 
 _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _PROCESSORS = "DefCpuPerGPU"
@@ -52,7 +51,15 @@ def _times(declared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _length(time: str) -> float:
-    return math.inf if (told := minutes(time)) is None else told
+    """Return the minutes of a time of Slurm's; without end for one that has none."""
+    days, dash, rest = time.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
+        return math.inf
+    # After days, and where there are three, hours come first; else minutes do.
+    first = 60.0 if dash or len(parts) == 3 else 1.0
+    told = sum(int(part) * first / 60.0**place for place, part in enumerate(parts))
+    return told + int(days or 0) * 1440
 
 
 def _hardware(cluster: Cluster, partition: Partition) -> Iterable[Hardware]:
