@@ -89,11 +89,11 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_names(ours, groups)
     addresses = _addresses(ours, hostvars)
     require_proxy(hostvars)
-    hardware = hardware_of(compute, hostvars)
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
     version = release_from(site["slurm_version"])
+    hardware = hardware_of(compute, hostvars, version)
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     require_ports(parameters, alone=controller not in compute, database=bool(groups.get("slurm_database")))
     files = files_from(site["slurm_conf_files"], version)

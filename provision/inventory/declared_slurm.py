@@ -16,6 +16,7 @@ from provision.slurm.names import (
     LINES,
     OWNED_CGROUP_PARAMETERS,
     OWNED_DATABASE_PARAMETERS,
+    OWNED_NODE_PARAMETERS,
     OWNED_PARAMETERS,
 )
 from provision.slurm.ports import shared
@@ -134,6 +135,20 @@ def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
     }
 
 
+def node_parameters_from(value: Any, release: str) -> tuple[tuple[str, str], ...]:
+    """Return what a NodeName line has beside what is computed, in Slurm's spelling and in the order of the names.
+
+    Raises:
+        ClusterctlError: as :func:`parameters_from`.
+    """
+    where, spelt = "node_parameters", {key: one.name for key, one in parameters.known("node").items()}
+    given = _named("node", where, value, OWNED_NODE_PARAMETERS, "CoreSpecCount: 2", release)
+    found = {
+        spelt.get(name.lower(), name): _text("node", where, name, item) for name, item in given if item is not None
+    }
+    return tuple(sorted(found.items()))
+
+
 def require_database_parameters(value: Any, release: str) -> None:
     """Refuse parameters of slurmdbd.conf that a site may not set, or that Slurm does not take.
 
@@ -154,7 +169,7 @@ def _named(
         return
     if not isinstance(value, Mapping):
         raise ClusterctlError(
-            f"{where} is {value!r}: it must map {place}'s parameters to values",
+            f"{where} is {value!r}: it must map parameters of {parameters.PLACES[place]} to values",
             fix=f"write it in group_vars/all.yml as {where}: {{{example}}}",
         )
     ours, seen = {name.lower(): name for name in owned}, set[str]()
@@ -162,8 +177,8 @@ def _named(
         name = str(key)
         if not _KEY.fullmatch(name):
             raise ClusterctlError(
-                f"{where}: {name[:70]!r} is no parameter of {place}",
-                fix=f"use the names of {place}(5), as {example.partition(':')[0]}",
+                f"{where}: {name[:70]!r} is no parameter of {parameters.PLACES[place]}",
+                fix=f"use the names of {parameters.page(place)}, as {example.partition(':')[0]}",
                 entry=(where, None, name),
             )
         if name.lower() in ours:

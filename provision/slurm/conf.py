@@ -285,7 +285,7 @@ def _node_line(nodes: str, hardware: Hardware) -> dict[str, str]:
             line.update(_sockets(hardware))
         if value is not None and value != ():
             line[key] = ",".join(str(gres) for gres in value) if isinstance(value, tuple) else str(value)
-    return line
+    return line | dict(hardware.parameters)
 
 
 def _sockets(hardware: Hardware) -> dict[str, str]:

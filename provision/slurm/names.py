@@ -43,6 +43,25 @@ OWNED_CGROUP_PARAMETERS = {
     **dict.fromkeys(("AllowedDevicesFile", "MemoryLimitEnforcement", "MemoryLimitThreshold"), "Slurm has removed it"),
 }
 
+_REACHED = "a node has its name, address and port from the inventory"
+_STATES = "each node is a machine that is there, so none is CLOUD or FUTURE; scontrol update takes one out of service"
+#: The same of nodes.
+OWNED_NODE_PARAMETERS = {
+    **dict.fromkeys(("NodeName", "NodeAddr", "NodeHostname", "Port"), _REACHED),
+    **dict.fromkeys(("State", "Reason"), _STATES),
+    **dict.fromkeys(("CPUs", "Procs"), "it is node_cpus"),
+    "Boards": "it is node_boards",
+    **dict.fromkeys(("Sockets", "SocketsPerBoard"), "it is node_sockets"),
+    "CoresPerSocket": "it is node_cores_per_socket",
+    "ThreadsPerCore": "it is node_threads_per_core",
+    "RealMemory": "it is node_real_memory",
+    "MemSpecLimit": "it is node_mem_spec_limit",
+    "TmpDisk": "it is node_tmp_disk",
+    **dict.fromkeys(("Gres", "GresConf"), "it is node_gres"),
+    **dict.fromkeys(("Feature", "Features"), "it is node_features"),
+    "Weight": "it is node_weight",
+}
+
 #: The same of slurmdbd.conf.
 OWNED_DATABASE_PARAMETERS = {
     "AuthType": "the daemons are installed for munge",

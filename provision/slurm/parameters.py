@@ -58,6 +58,7 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "MaxArraySize": (0, 4_000_001),
     "TreeWidth": (1, 65_533),
     "AccountingStoragePort": (1, 65_535),
+    "CoreSpecCount": (0, 65_533),
     # Those below are root's: slurmctld is none, nor is whoever calls srun.
     "SlurmdPort": (1024, 65_535),
     # Percentages. A limit of 0 leaves a job 30 MB (MinRAMSpace), and who writes 1 means the whole.
@@ -66,7 +67,15 @@ _BOUNDS: Mapping[str, tuple[int, int | None]] = {
     "MemorySwappiness": (0, 100),
 }
 #: slurmdb_parse_purge() in src/common/slurmdb_defs.c: 0, and what is beyond 16 bits, would purge all.
-_PURGE = re.compile(r"([1-9]\d{0,3}|[1-5]\d{4})(h|hours?|d|days?|m|months?)?", re.IGNORECASE)
+_PURGE = (r"([1-9]\d{0,3}|[1-5]\d{4})(h|hours?|d|days?|m|months?)?", "hours, days or months, for example 24months")
+#: A form of its own, and what it is called.
+_FORMS = {
+    "CPUSpecList": (r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", "numbers of processors, for example 0-1,64"),
+    **{
+        f"Purge{what}After": _PURGE
+        for what in ("Event", "Job", "JobEnv", "JobScript", "Resv", "Step", "Suspend", "TXN", "Usage")
+    },
+}
 #: What scontrol prints and slurm.conf does not have, with what to do.
 _PRINTED = {"jobdefaults": "write DefCpuPerGPU and DefMemPerGPU, which scontrol shows as JobDefaults"}
 
@@ -130,8 +139,8 @@ def misfit(place: str, name: str, value: str) -> str:
     name, fits, what = found.name, True, ""
     if name in _TIMES:
         fits, what = bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
-    elif re.fullmatch(r"Purge\w+After", name):
-        fits, what = bool(_PURGE.fullmatch(value)), "hours, days or months, for example 24months"
+    elif form := _FORMS.get(name):
+        fits, what = bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
     elif least := _PORTS.get(name, 0):
         wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
         fits, what = is_ports(value, least), f"{wanted}, from 1024 to 65535, the lower one first"
@@ -160,4 +169,9 @@ def is_ports(value: str, least: int) -> bool:
 
 
 def _is_whole(value: str, least: int, most: int) -> bool:
-    return bool(_NUMBER.fullmatch(value)) and least <= int(value, 16 if value[1:2] in ("x", "X") else 10) <= most
+    return bool(_NUMBER.fullmatch(value)) and least <= number(value) <= most
+
+
+def number(text: str) -> int:
+    """Return a whole number as Slurm reads it, which takes hexadecimal ones, too."""
+    return int(text, 16 if text[1:2] in ("x", "X") else 10)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from provision.slurm.names import SRUN_PORTS
-from provision.slurm.parameters import is_ports
+from provision.slurm.parameters import is_ports, number
 
 #: Slurm's ports where nothing else is said, slurmdbd's among them.
 PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818", "AccountingStoragePort": "6819", "SrunPortRange": SRUN_PORTS}
@@ -33,8 +33,8 @@ def shared(given: Mapping[str, str | None], *, alone: bool, database: bool) -> t
             return "MpiParams", problem, "write a range from 1024 to 65535, the lower one first"
         said["MpiParams"] = mpi
     named = list(said.items())
-    for number, (name, value) in enumerate(named):
-        for other, its in named[:number]:
+    for place, (name, value) in enumerate(named):
+        for other, its in named[:place]:
             pair = {name, other}
             if not {one.lower() for one in pair} & there.keys() or ("AccountingStoragePort" in pair and not database):
                 continue
@@ -50,6 +50,4 @@ def shared(given: Mapping[str, str | None], *, alone: bool, database: bool) -> t
 
 def _range(value: str) -> tuple[int, int]:
     low, _, high = value.partition("-")
-    # Slurm reads a number in hexadecimal, too.
-    first, last = (int(text, 16 if "x" in text.lower() else 10) for text in (low, high or low))
-    return first, last
+    return number(low), number(high or low)

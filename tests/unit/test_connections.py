@@ -247,10 +247,10 @@ def test_an_address_that_is_more_than_an_address_is_refused(site: Path, address:
 
 
 def test_an_unknown_node_variable_is_refused_with_a_suggestion(site: Path) -> None:
-    site.write_text(INVENTORY.replace("node_cpus=4", "node_cpus=4\nnode_colour=red"))
+    site.write_text(INVENTORY.replace("node_cpus=4", "node_cpus=4\nnode_state=CLOUD"))
 
-    assert "there is no variable node_colour" in (told := refusal("check", str(site)))
-    assert "did you mean node_" in told
+    assert "there is no variable node_state" in (told := refusal("check", str(site)))
+    assert "what else Slurm reads of a node is node_parameters" in told
 
 
 def test_machines_of_no_group_of_ours_are_left_alone_and_said_so(site: Path) -> None:

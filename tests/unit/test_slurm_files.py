@@ -38,7 +38,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_cgroup_parameters": {"IgnoreSystemd": False}}, "cannot set IgnoreSystemd"),
     ({"slurm_conf_cgroup_parameters": {"CGROUPPLUGIN": "cgroup/v1"}}, "node_cgroup_version"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCores": True, "CONSTRAINCORES": True}}, "twice"),
-    ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map cgroup.conf's parameters"),
+    ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map parameters of cgroup.conf"),
     ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": 500}}, "a whole number from 0 to 100"),
     ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": "UNLIMITED"}}, "a whole number from 0 to 100"),
     ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": 250}}, "a percentage from 10 to 100"),
