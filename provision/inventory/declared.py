@@ -15,17 +15,15 @@ from provision.inventory import declared_docker, declared_proof
 from provision.inventory.declared_accounts import database_from, enforced_by, require_admitted
 from provision.inventory.declared_directories import require_job_directories
 from provision.inventory.declared_environment import adapters_of_jobs, environment_from, require_task_prolog
-from provision.inventory.declared_fit import require_fit
 from provision.inventory.declared_gres import detection_from
 from provision.inventory.declared_hardware import AGAIN, hardware_of
 from provision.inventory.declared_hardware import NAMES as HARDWARE
 from provision.inventory.declared_homes import require_homes, require_shown
 from provision.inventory.declared_image_logins import require_image_logins
 from provision.inventory.declared_images import images_from
-from provision.inventory.declared_limits import require_limits
 from provision.inventory.declared_mirrors import mirrors_from
-from provision.inventory.declared_partitions import partitions_from, require_excepted
-from provision.inventory.declared_programs import require_programs, writable_by_slurmd
+from provision.inventory.declared_partitions import partitions_from
+from provision.inventory.declared_programs import require_programs
 from provision.inventory.declared_proxy import require_proxy
 from provision.inventory.declared_runtime import container_runtime_from, require_programs_of_images
 from provision.inventory.declared_slurm import (
@@ -33,10 +31,11 @@ from provision.inventory.declared_slurm import (
     parameters_from,
     release_from,
     require_database_parameters,
+    require_old_control_groups,
     require_ports,
     switch_from,
 )
-from provision.inventory.declared_slurm_files import files_from, require_files, require_lines
+from provision.inventory.declared_slurm_files import files_from, require_files
 from provision.inventory.declared_storage import mounts_from, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
@@ -90,11 +89,11 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     require_names(ours, groups)
     addresses = _addresses(ours, hostvars)
     require_proxy(hostvars)
-    hardware = hardware_of(compute, hostvars)
     site = _site(controller, ours, hostvars)
     if site["cluster_name"] is None:
         raise ClusterctlError("cluster_name is not set", fix="write cluster_name=<name> under [all:vars]")
     version = release_from(site["slurm_version"])
+    hardware = hardware_of(compute, hostvars, version)
     parameters = parameters_from(site["slurm_conf_parameters"], version)
     require_ports(parameters, alone=controller not in compute, database=bool(groups.get("slurm_database")))
     files = files_from(site["slurm_conf_files"], version)
@@ -103,7 +102,6 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     mounts = mounts_from(site["cluster_mounts"], groups)
     require_job_directories(hostvars)
     of_nodes = [hostvars.get(name, {}) for name in compute]
-    require_lines(files, version, compute, parameters, writable_by_slurmd(mounts, of_nodes))
     require_programs(parameters, files, mounts, hostvars.get(controller, {}), of_nodes)
     mirrors_from(hostvars.get(controller, {}), compute, controller)
     people = people_from(site["cluster_users"], site["cluster_groups"], hostvars)
@@ -145,12 +143,10 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             fix=AGAIN,
             said=("cluster_name", ""),
         ) from error
-    require_excepted(parameters, compute, cluster.partitions)
-    require_fit(cluster, hostvars.keys())
+    require_old_control_groups(cluster)
     cluster = cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
     proof = declared_proof.proof_from(site, people)
     require_admitted(cluster, proof)
-    require_limits(cluster, declared_proof.accounts_of(site), proof)
     return cluster
 
 
@@ -206,7 +202,7 @@ def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
         address = str(variables.get("ansible_ssh_host") or variables.get("ansible_host") or host)
         refuse_templates(host, "ansible_host", address)
         _require_address(host, address)
-        if (other := owners.setdefault(_one_way(address), host)) != host:
+        if (other := owners.setdefault(address.lower(), host)) != host:
             raise ClusterctlError(
                 f"{other} and {host} have the same address, {address}",
                 fix="give each machine its own ansible_host, or remove the one that is written twice",
@@ -216,24 +212,15 @@ def _addresses(hosts: Sequence[str], hostvars: Variables) -> dict[str, str]:
     return addresses
 
 
-def _one_way(address: str) -> str:
-    """Return an address in the one way that it is compared: 10.0.0.5 and ::ffff:10.0.0.5 are the same machine."""
-    try:
-        parsed = ipaddress.ip_address(address.strip("[]"))
-    except ValueError:
-        return address.lower()
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
-
-
 def _require_address(host: str, address: str) -> None:
-    problem = ""
-    if re.fullmatch(r"[0-9.]+|.*:.*", address):
+    problem, fix = "", AGAIN
+    if ":" in address:
+        problem = "is of IPv6, which Slurm's daemons do not use here"
+        fix = "give the machine's address of IPv4, or a name that has one"
+    elif re.fullmatch(r"[0-9.]+", address):
         try:
-            parsed = ipaddress.ip_address(address.strip("[]"))
-            # A scope is an interface's name; Python takes any text for one.
-            if not re.fullmatch(r"[A-Za-z0-9_.-]*", str(getattr(parsed, "scope_id", None) or "")):
-                problem = "is neither an address nor a name"
-            elif parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255":
+            parsed = ipaddress.IPv4Address(address)
+            if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255":
                 problem = "is no machine's address"
         except ValueError:
             problem = "is neither an address nor a name"
@@ -241,7 +228,7 @@ def _require_address(host: str, address: str) -> None:
         problem = "is neither an address nor a name"
     if problem:
         raise ClusterctlError(
-            f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=AGAIN, said=("ansible_host", address)
+            f"{host}: ansible_host is {address[:70]!r}: it {problem}", fix=fix, said=("ansible_host", address)
         )
 
 

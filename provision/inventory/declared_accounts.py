@@ -11,7 +11,7 @@ from provision.errors import ClusterctlError, did_you_mean
 from provision.inventory.declared_proof import accounts_of
 from provision.model.cluster import Cluster
 from provision.model.proof import ProofUser
-from provision.slurm.accounts import NORMAL, ROOT, Accounts, amounts, refusal
+from provision.slurm.accounts import NORMAL, ROOT, Accounts
 from provision.slurm.admission import Admission, Submitter, looks_at_accounts
 from provision.slurm.parameters import ON
 
@@ -72,7 +72,6 @@ def enforced_by(cluster: Cluster, site: Mapping[str, Any]) -> bool:
                 entry=("slurm_conf_parameters", None, given[name.lower()]),
             )
     _require_release(cluster, accounts)
-    _require_counted(cluster, accounts)
     _require_nobody_leaving(cluster, accounts)
     _require_partitions(cluster, accounts)
     _require_default_qos(site.get("slurm_database_parameters"), accounts)
@@ -155,18 +154,6 @@ def _require_nothing_kept(cluster: Cluster) -> None:
             if key.lower() in _KEPT and value.upper() != "ALL":
                 problem = f"partition {partition.name}: {key} is {value}, and there is no database that could know it"
                 raise ClusterctlError(problem, fix=fix + key, entry=("slurm_partitions", number, key))
-
-
-def _require_counted(cluster: Cluster, accounts: Accounts) -> None:
-    """Refuse a limit on a generic resource that no node has, where all nodes' hardware is known."""
-    if any(node.hardware.gres is None for node in cluster.nodes):
-        return
-    items = {(item.name, item.type or "") for node in cluster.nodes for item in node.hardware.gres or ()}
-    known = {f"gres/{name}" for name, _ in items} | {f"gres/{name}:{kind}" for name, kind in items if kind}
-    for whose, limit, name, _, place in amounts(accounts):
-        if name.startswith("gres/") and name not in known:
-            fix = did_you_mean(name, sorted(known), "see node_gres")
-            raise refusal(place, f"{whose}: {limit} limits {name}, which no node has", fix)
 
 
 def _require_partitions(cluster: Cluster, accounts: Accounts) -> None:

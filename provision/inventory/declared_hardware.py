@@ -11,15 +11,17 @@ from pydantic import ValidationError
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_gres import require_devices
+from provision.inventory.declared_slurm import node_parameters_from
 from provision.inventory.plain import refuse_templates
 from provision.model.cluster import LEAST_MEMORY, Hardware
 
-#: Variables of hosts, and the fields that they are.
+#: Variables of hosts, and the fields that they are; those of which Slurm's release decides are read with it.
 NAMES = {f"node_{field}": field for field in Hardware.model_fields}
+_PARAMETERS = "node_parameters"
 AGAIN = "correct the inventory, then run 'clusterctl check' again"
 
 
-def hardware_of(compute: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Hardware]:
+def hardware_of(compute: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], release: str) -> dict[str, Hardware]:
     """Return each node's hardware; nodes that declare the same share one object, validated once."""
     kinds: dict[str, list[str]] = {}
     for node in compute:
@@ -28,7 +30,11 @@ def hardware_of(compute: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]
         kinds.setdefault(repr([variables.get(name) for name in NAMES]), []).append(node)
     result: dict[str, Hardware] = {}
     for nodes in kinds.values():
-        hardware = hardware_from(hostlist.fold(nodes), hostvars.get(nodes[0], {}))
+        where, variables = hostlist.fold(nodes), hostvars.get(nodes[0], {})
+        hardware = hardware_from(where, variables)
+        if (given := variables.get(_PARAMETERS)) is not None:
+            refuse_templates(where, _PARAMETERS, given)
+            hardware = hardware.model_copy(update={"parameters": node_parameters_from(given, release)})
         result.update(dict.fromkeys(nodes, hardware))
     return result
 
@@ -39,7 +45,8 @@ def hardware_from(where: str, variables: Mapping[str, Any]) -> Hardware:
     Raises:
         ClusterctlError: a value is a template, is none that Slurm reads, or contradicts another.
     """
-    declared = {name: variables[name] for name in NAMES if variables.get(name) is not None}
+    names = (name for name in NAMES if name != _PARAMETERS)
+    declared = {name: variables[name] for name in names if variables.get(name) is not None}
     for name, value in declared.items():
         refuse_templates(where, name, value)
     try:

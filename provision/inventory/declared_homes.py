@@ -66,7 +66,10 @@ def require_shown(files: Mapping[str, str], people: Users, mounts: Sequence[Moun
     Raises:
         ClusterctlError: it names the line of job_container.conf.
     """
-    shown = [(user.home, f"{user.name}'s home") for user in people.users if not user.absent]
+    shown = [
+        ("/home", "where homes are"),
+        *((one.home, f"{one.name}'s home") for one in people.users if not one.absent),
+    ]
     shown += [(mount.path, "of cluster_mounts") for mount in mounts if mount.fstype not in (LOCAL, PRESENT)]
     name = "job_container.conf"
     for row, line in enumerate(files.get(name, "").splitlines(), start=1):

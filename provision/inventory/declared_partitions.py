@@ -8,7 +8,7 @@ from typing import Any
 
 from provision import hostlist
 from provision.errors import ClusterctlError, did_you_mean
-from provision.inventory.declared_slurm import Entry, parameter_value, require_known, require_together
+from provision.inventory.declared_slurm import Entry, parameter_value, require_known
 from provision.model.cluster import Partition
 from provision.slurm import parameters
 
@@ -33,7 +33,6 @@ def partitions_from(value: Any, compute: Sequence[str], release: str) -> tuple[P
         )
     partitions = tuple(_partition(number, item, compute, release) for number, item in enumerate(value))
     _require_once(partitions)
-    _require_alternates(partitions, value)
     if len(partitions) == 1 and not _says(partitions[0], "Default"):
         # Slurm's own default is NO, and a job without --partition would be refused.
         only = partitions[0]
@@ -52,30 +51,6 @@ def _require_once(partitions: Sequence[Partition]) -> None:
                 entry=(_VARIABLE, number, "PartitionName"),
             )
         seen.add(partition.name.lower())
-
-
-def _require_alternates(partitions: Sequence[Partition], declared: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse an Alternate that is no other partition: Slurm looks for it when a job is submitted, and then refuses."""
-    for number, partition in enumerate(partitions):
-        wanted, others = _says(partition, "Alternate"), [one.name for one in partitions if one is not partition]
-        if wanted and wanted not in others:
-            raise ClusterctlError(
-                f"partition {partition.name}: Alternate is {wanted!r}, which is no other partition",
-                fix=did_you_mean(wanted, others, f"name one of {', '.join(others) or 'several'}, or leave it out"),
-                entry=_entry(number, declared[number], "Alternate"),
-            )
-    after = {one.name: _says(one, "Alternate") for one in partitions}
-    for number, partition in enumerate(partitions):
-        way = [partition.name]
-        while after[way[-1]] and way[-1] not in way[:-1]:
-            way.append(after[way[-1]])
-        # Slurm ends its search where it began, _alt_part_test() in src/slurmctld/job_mgr.c, and only there.
-        if way[-1] in way[1:-1]:
-            raise ClusterctlError(
-                f"Alternate of {way[0]} leads into a circle: {' -> '.join(way)}: slurmctld would go round in it",
-                fix=f"take Alternate out of {way[-2]}",
-                entry=_entry(number, declared[number], "Alternate"),
-            )
 
 
 def _require_one_default(partitions: Sequence[Partition]) -> None:
@@ -131,41 +106,13 @@ def _partition(number: int, declared: Mapping[str, Any], compute: Sequence[str],
         )
     nodes = _nodes(name, given.pop("Nodes", "ALL"), compute, _entry(number, declared, "Nodes"))
     texts = {
-        key: parameter_value("partition", f"partition {name}", key, item, release, _entry(number, declared, key))
+        key: parameter_value("partition", f"partition {name}", key, item, _entry(number, declared, key))
         for key, item in given.items()
         if item is not None
     }
-    require_together("partition", f"partition {name}", texts, (_VARIABLE, number, ""))
     if texts.get("Default", "").lower() in parameters.ON:
         texts["Default"] = "YES"
     return Partition(name=name, nodes=nodes, parameters=tuple(texts.items()))
-
-
-def require_excepted(
-    parameters: Mapping[str, str | Sequence[str] | None], compute: Sequence[str], partitions: Sequence[Partition]
-) -> None:
-    """Refuse parameters of slurm.conf that name a node or a partition which there is not.
-
-    Raises:
-        ClusterctlError: there is such a one.
-    """
-    known = {"suspendexcnodes": compute, "downnodes": compute, "suspendexcparts": [one.name for one in partitions]}
-    for name, value in parameters.items():
-        if name.lower() not in known or not isinstance(value, str):
-            continue
-        entry, what = ("slurm_conf_parameters", None, name), "partition" if "parts" in name.lower() else "node"
-        try:
-            # Behind a colon: how many of them.
-            named = value.split(",") if what == "partition" else hostlist.expand(re.sub(r":\d+(?=,|$)", "", value))
-        except ClusterctlError as error:
-            raise ClusterctlError(
-                f"slurm_conf_parameters: {name}: {error.problem}", fix=error.fix, entry=entry
-            ) from None
-        for one in named:
-            if one not in known[name.lower()]:
-                fix = did_you_mean(one, known[name.lower()], f"correct {name}")
-                problem = f"slurm_conf_parameters: {name} names {what} {one[:70]}, which there is not"
-                raise ClusterctlError(problem, fix=fix, entry=entry)
 
 
 def _nodes(partition: str, value: Any, compute: Sequence[str], entry: Entry) -> tuple[str, ...] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,13 +24,12 @@ _ON_CONTROLLER = (
 _SEEN = ("/home", "/tmp", "/var/tmp", "/var/lib/clusterctl", "/var/spool/slurmd")  # noqa: S108 - nothing is written
 _FETCHED = "/run/slurm/conf/"
 #: Directories of a machine that jobs see: variables of the role slurm_service, and what they are by themselves.
-_WRITABLE = "slurm_service_job_directories"
-_SHOWN = {_WRITABLE: (), "slurm_service_read_only_directories": ("/opt",)}
+_SHOWN = {"slurm_service_job_directories": (), "slurm_service_read_only_directories": ("/opt",)}
 #: Which files name programs that slurmd runs, or plugins without which it does not start.
 _NAMED = {
     "job_container.conf": r"(?:^|\s)(?:InitScript|CloneNSScript|CloneNSEpilog)=(/[^\s#]+)",
     "helpers.conf": r"(?:^|\s)Helper=(/[^\s#]+)",
-    "plugstack.conf": r"^\s*required\s+(/[^\s#]+)",
+    "plugstack.conf": r"^\s*required\s+([^\s#]+)",
 }
 #: What a site adds to Slurm's image, in which there may then be any program.
 _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packages", "slurm_service_image")
@@ -39,6 +37,7 @@ _ADDED = ("slurm_image_extra_packages", "slurm_image_base", "job_container_packa
 _OF_IMAGE = ("/bin", "/sbin", "/usr", "/lib")
 _STOCK = ("bash", "env", "false", "logger", "sh", "true")
 #: What scripts are written for that every image has: what Debian calls essential, and Python.
+_IN_IMAGE = re.compile(r"(?:/usr)?/bin/(?:env\s+(?:-\S+\s+)*)?([\w.-]+)")
 _INTERPRETERS = re.compile(r"awk|bash|dash|env|mawk|perl|python3(\.\d+)?|rbash|sed|sh")
 
 
@@ -64,11 +63,10 @@ def require_programs(
     seen = _seen(mounts, nodes)
     _require_named_in_files(files, seen, added)
     if not added:
-        _require_in_every_image(files, seen)
+        _require_interpreters(files, seen)
     canonical = {name.lower(): name for name in (*_ON_NODES, *_ON_CONTROLLER)}
     named = [(name, canonical[name.lower()], value) for name, value in parameters.items() if name.lower() in canonical]
     programs = [(key, name, one) for key, name, value in named for one in _listed(value)]
-    of_files = {name for name in files if name.endswith(".sh")}
     own = {one for _, name, one in programs if name in ("Prolog", "Epilog") and not one.startswith("/")}
     for key, name, program in programs:
         path = _plain(program.strip('"').partition(" ")[0])
@@ -83,7 +81,7 @@ def require_programs(
             raise ClusterctlError(
                 f"slurm_conf_parameters: {name} is {program[:120]}, which is not in the container of "
                 f"{'slurmd' if on_nodes else 'slurmctld'}, where it is to run",
-                fix=_fix(name, path, of_files, on_nodes=on_nodes),
+                fix=_fix(name, path, on_nodes=on_nodes),
                 entry=("slurm_conf_parameters", None, key),
             )
 
@@ -95,7 +93,8 @@ def _plain(path: str) -> str:
 
 def _in_image(path: str, added: bool) -> bool:
     """Tell whether Slurm's image may have a program: one of every image's, or any where a site has ``added`` to it."""
-    return (added or path.rpartition("/")[2] in _STOCK) and any(below(path, one) for one in _OF_IMAGE)
+    known = added or path.rpartition("/")[2] in _STOCK
+    return known and (not path.startswith("/") or any(below(path, one) for one in _OF_IMAGE))
 
 
 def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None, added: bool) -> None:
@@ -112,48 +111,30 @@ def _require_named_in_files(files: Mapping[str, str], seen: Sequence[str] | None
                     )
 
 
-def _require_in_every_image(files: Mapping[str, str], seen: Sequence[str] | None) -> None:
-    """Refuse scripts whose interpreter Slurm's image has not, and plugins that are to be among Slurm's own."""
+def _require_interpreters(files: Mapping[str, str], seen: Sequence[str] | None) -> None:
+    """Refuse scripts whose interpreter no container has: a Prolog that cannot be run drains the node."""
     for file, text in files.items():
-        words = text.partition("\n")[0].removeprefix("#!").split() if file.endswith(".sh") else []
-        path = words[0] if words else ""
-        if path in ("/usr/bin/env", "/bin/env"):
-            named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "bash")
-            missing = not _INTERPRETERS.fullmatch(named)
-        else:
-            where, _, named = path.rpartition("/")
-            own = where in ("/bin", "/usr/bin") and _INTERPRETERS.fullmatch(named)
-            missing = bool(path) and not own and seen is not None and not any(below(path, one) for one in seen)
-        if missing:
+        line = text.partition("\n")[0].removeprefix("#!").strip() if file.endswith(".sh") else ""
+        found = _IN_IMAGE.match(line)
+        known = _INTERPRETERS.fullmatch(found[1]) if found else seen is None or any(below(line, one) for one in seen)
+        if line and not known:
             raise ClusterctlError(
-                f"slurm_conf_files: {file}, its line 1: {' '.join(words)[:70]!r} names {named}, which is not in "
-                "Slurm's image: the script would fail, and the node be drained",
-                fix=f"write it for bash or python3, or have {named} put into the image (slurm_image_extra_packages)",
+                f"slurm_conf_files: {file}, its line 1: {line[:70]!r} is not in Slurm's image: the script would fail, "
+                "and the node be drained",
+                fix="write it for bash or python3, or have the interpreter's package put into the image "
+                "(slurm_image_extra_packages)",
                 entry=("slurm_conf_files", None, file),
                 row=1,
             )
-    for row, line in enumerate(files.get("plugstack.conf", "").splitlines(), start=1):
-        if found := re.match(r"\s*required\s+([^/\s#][^\s#]*)", line):
-            raise ClusterctlError(
-                f"slurm_conf_files: plugstack.conf, its line {row}: {found[1][:120]} is none of Slurm's plugins in "
-                "its image: no job would start",
-                fix=f"give its whole path, where slurmd sees it on all nodes, as /opt/site/{found[1][:60]}; or have "
-                "its package put into the image (slurm_image_extra_packages)",
-                entry=("slurm_conf_files", None, "plugstack.conf"),
-                row=row,
-            )
 
 
-def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:
+def _fix(name: str, path: str, *, on_nodes: bool) -> str:
     package = "have its package put into Slurm's image (slurm_image_extra_packages)"
+    script = path.rpartition("/")[2].removesuffix(".sh") + ".sh"
     if not on_nodes:
         return package
-    script = path.rpartition("/")[2].removesuffix(".sh") + ".sh"
-    if name in ("Prolog", "Epilog") and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", script):
-        return f"write each script's own name, and its text in slurm_conf_files, as '{name}: [check.sh, clean.sh]'"
-    if name in ("Prolog", "Epilog"):
-        near = difflib.get_close_matches(script, list(files), n=1)
-        return f"write '{name}: {(near or [script])[0]}', and its text as {(near or [script])[0]} in slurm_conf_files"
+    if name in ("Prolog", "Epilog") and re.fullmatch(r"[A-Za-z0-9][\w.-]*", script):
+        return f"write '{name}: {script}', and its text as {script} in slurm_conf_files"
     return (
         f"put it where slurmd sees it on all nodes: /opt, a file system of cluster_mounts; or {package}; or name it in "
         f"Prolog, too, as {script} of slurm_conf_files, and here as {_FETCHED}{script}"
@@ -162,12 +143,6 @@ def _fix(name: str, path: str, files: Iterable[str], *, on_nodes: bool) -> str:
 
 def _listed(value: str | Sequence[str] | None) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
-
-
-def writable_by_slurmd(mounts: Iterable[Mount], nodes: Iterable[Mapping[str, Any]]) -> list[str] | None:
-    """Return the directories in which slurmd can write on a node; None where only Ansible knows."""
-    shown = _shown(_WRITABLE, (), nodes)
-    return None if shown is None else [*_SEEN, *(one.path for one in mounts if not one.read_only), *shown]
 
 
 def _seen(mounts: Iterable[Mount], nodes: Sequence[Mapping[str, Any]]) -> list[str] | None:

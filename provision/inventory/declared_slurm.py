@@ -6,25 +6,31 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm_files import lines_from
-from provision.model.cluster import version_from
+from provision.model.cluster import Cluster, version_from
 from provision.model.versions import SLURM_VERSION
 from provision.slurm import parameters
 from provision.slurm.names import (
     LINES,
     OWNED_CGROUP_PARAMETERS,
     OWNED_DATABASE_PARAMETERS,
+    OWNED_NODE_PARAMETERS,
     OWNED_PARAMETERS,
 )
-from provision.slurm.parameters_here import beside_ours, ports, sockets
-from provision.slurm.parameters_together import together
+from provision.slurm.ports import shared
 
 _KEY = re.compile(r"[A-Z][A-Za-z0-9]{1,63}")
 # No blank, quote, "#", backslash or line break: the value could end early or begin another parameter.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:;=+*/%@()\[\]|&!~^-]{1,4096}")
+#: Where the machine's munged listens.
+_SOCKETS = ("/run/munge/munge.socket.2", "/var/run/munge/munge.socket.2")
 #: What salloc expands where a user calls it, and Slurm's daemons leave as it is: $SHELL.
 _EXPANDED = ("interactivestepoptions",)
+
+#: Parameters that name plugins for control groups.
+_OF_CGROUPS = ("taskplugin", "proctracktype", "jobacctgathertype")
 
 #: A place in the inventory: the variable, the entry's number where that is a list, and its key.
 Entry = tuple[str, int | None, str]
@@ -86,33 +92,34 @@ def parameters_from(value: Any, release: str) -> dict[str, str | tuple[str, ...]
     for name, item in _named("slurm.conf", "slurm_conf_parameters", value, OWNED_PARAMETERS, example, release):
         own = lines.get(name.lower())
         if item is None or own is None:
-            result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item, release)
+            result[name] = None if item is None else _text("slurm.conf", "slurm_conf_parameters", name, item)
         else:
             programs = lines_from(own, name, item, release)
-            result[own] = tuple(
-                _text("slurm.conf", "slurm_conf_parameters", name, program, release) for program in programs
-            )
-    given = {name: item for name, item in result.items() if isinstance(item, str)}
-    require_together("slurm.conf", "slurm_conf_parameters", given, ("slurm_conf_parameters", None, ""))
-    _require(beside_ours(_texts(result)), result)
+            result[own] = tuple(_text("slurm.conf", "slurm_conf_parameters", name, program) for program in programs)
     return result
 
 
 def require_ports(declared: Parameters, *, alone: bool, database: bool) -> None:
     """Refuse ports on which two daemons of one machine, or srun and a daemon, would listen."""
-    _require(ports(_texts(declared), alone=alone, database=database), declared)
-
-
-def _texts(declared: Parameters) -> dict[str, str | None]:
-    return {name: item for name, item in declared.items() if not isinstance(item, tuple)}
-
-
-def _require(wrong: tuple[str, str, str] | None, declared: Parameters) -> None:
-    if wrong:
-        spelt = next((name for name in declared if name.lower() == wrong[0].lower()), wrong[0])
+    given = {name: item for name, item in declared.items() if not isinstance(item, tuple)}
+    if wrong := shared(given, alone=alone, database=database):
+        spelt = next(name for name in declared if name.lower() == wrong[0].lower())
         raise ClusterctlError(
             f"slurm_conf_parameters: {wrong[1]}", fix=wrong[2], entry=("slurm_conf_parameters", None, spelt)
         )
+
+
+def require_old_control_groups(cluster: Cluster) -> None:
+    """Refuse plugins with which slurmd would not start on a node that has the old control groups."""
+    for name in cluster.slurm_parameters if cluster.cgroup_v1 else ():
+        words = str(cluster.slurm_parameters[name] or "").lower().split(",")
+        if name.lower() in _OF_CGROUPS and (found := next((word for word in words if word.endswith("/cgroup")), "")):
+            raise ClusterctlError(
+                f"slurm_conf_parameters: {name} has {found}, and {hostlist.fold(cluster.cgroup_v1)} has cgroup v1, "
+                "with which slurmd would not start",
+                fix=f"remove {name}: then it is what nodes of both kinds can use",
+                entry=("slurm_conf_parameters", None, name),
+            )
 
 
 def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
@@ -123,9 +130,23 @@ def cgroup_parameters_from(value: Any, release: str) -> dict[str, str | None]:
     """
     where, owned = "slurm_conf_cgroup_parameters", OWNED_CGROUP_PARAMETERS
     return {
-        name: None if item is None else _text("cgroup.conf", where, name, item, release)
+        name: None if item is None else _text("cgroup.conf", where, name, item)
         for name, item in _named("cgroup.conf", where, value, owned, "ConstrainSwapSpace: false", release)
     }
+
+
+def node_parameters_from(value: Any, release: str) -> tuple[tuple[str, str], ...]:
+    """Return what a NodeName line has beside what is computed, in Slurm's spelling and in the order of the names.
+
+    Raises:
+        ClusterctlError: as :func:`parameters_from`.
+    """
+    where, spelt = "node_parameters", {key: one.name for key, one in parameters.known("node").items()}
+    given = _named("node", where, value, OWNED_NODE_PARAMETERS, "CoreSpecCount: 2", release)
+    found = {
+        spelt.get(name.lower(), name): _text("node", where, name, item) for name, item in given if item is not None
+    }
+    return tuple(sorted(found.items()))
 
 
 def require_database_parameters(value: Any, release: str) -> None:
@@ -135,14 +156,9 @@ def require_database_parameters(value: Any, release: str) -> None:
         ClusterctlError: as :func:`parameters_from`.
     """
     where, owned = "slurm_database_parameters", OWNED_DATABASE_PARAMETERS
-    given = {
-        name: _text("slurmdbd.conf", where, name, item, release)
-        for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release)
-        if item is not None
-    }
-    require_together("slurmdbd.conf", where, given, (where, None, ""))
-    for name, problem, fix in sockets({name.lower(): item for name, item in given.items()}):
-        raise ClusterctlError(f"{where}: {problem}", fix=fix, entry=(where, None, name))
+    for name, item in _named("slurmdbd.conf", where, value, owned, "PurgeJobAfter: 24months", release):
+        if item is not None:
+            _text("slurmdbd.conf", where, name, item)
 
 
 def _named(
@@ -153,7 +169,7 @@ def _named(
         return
     if not isinstance(value, Mapping):
         raise ClusterctlError(
-            f"{where} is {value!r}: it must map {place}'s parameters to values",
+            f"{where} is {value!r}: it must map parameters of {parameters.PLACES[place]} to values",
             fix=f"write it in group_vars/all.yml as {where}: {{{example}}}",
         )
     ours, seen = {name.lower(): name for name in owned}, set[str]()
@@ -161,8 +177,8 @@ def _named(
         name = str(key)
         if not _KEY.fullmatch(name):
             raise ClusterctlError(
-                f"{where}: {name[:70]!r} is no parameter of {place}",
-                fix=f"use the names of {place}(5), as {example.partition(':')[0]}",
+                f"{where}: {name[:70]!r} is no parameter of {parameters.PLACES[place]}",
+                fix=f"use the names of {parameters.page(place)}, as {example.partition(':')[0]}",
                 entry=(where, None, name),
             )
         if name.lower() in ours:
@@ -202,20 +218,19 @@ def require_known(place: str, where: str, name: str, release: str, entry: Entry)
         raise ClusterctlError(f"{where}: {wrong[0]}", fix=wrong[1], entry=entry)
 
 
-def parameter_value(place: str, where: str, name: str, value: Any, release: str, entry: Entry) -> str:
-    """Return a parameter's value as it stands in Slurm's files; refuse one that this release does not take."""
+def parameter_value(place: str, where: str, name: str, value: Any, entry: Entry) -> str:
+    """Return a parameter's value as it stands in Slurm's files; refuse one of another type."""
     text = slurm_value(where, name, value, entry, blanks=place == "slurm.conf" and name not in LINES)
-    if misfit := parameters.misfit(place, name, text, release):
+    if misfit := parameters.misfit(place, name, text):
         fix = f"correct {name}; {parameters.page(place)}"
         raise ClusterctlError(f"{where}: {name} is {text!r}: {misfit}", fix=fix, entry=entry)
+    for word in text.strip('"').split(",") if name.lower() == "authinfo" else ():
+        socket = word if word.startswith("/") else word.partition("socket=")[2]
+        if socket and socket not in _SOCKETS:
+            problem = f"{where}: AuthInfo has socket={socket}: munged's is {_SOCKETS[0]}"
+            raise ClusterctlError(problem, fix="remove socket= from AuthInfo", entry=entry)
     return text
 
 
-def require_together(place: str, where: str, given: Mapping[str, str], entry: Entry) -> None:
-    """Refuse parameters that contradict each other; ``entry`` is where they are."""
-    if wrong := together(place, given):
-        raise ClusterctlError(f"{where}: {wrong[1]}", fix=wrong[2], entry=(*entry[:2], wrong[0]))
-
-
-def _text(place: str, variable: str, name: str, value: Any, release: str) -> str:
-    return parameter_value(place, variable, name, value, release, (variable, None, name))
+def _text(place: str, variable: str, name: str, value: Any) -> str:
+    return parameter_value(place, variable, name, value, (variable, None, name))

@@ -15,8 +15,8 @@ from provision.inventory.loader import GROUPS
 from provision.model.addresses import parsed
 from provision.model.cluster import Cluster
 from provision.model.mounts import Mount
-from provision.slurm.parameters_here import PORTS as SLURM
-from provision.slurm.parameters_here import ports_of_mpi
+from provision.slurm.ports import PORTS as SLURM
+from provision.slurm.ports import ports_of_mpi
 
 #: Where the cluster's registry and its mirrors listen, with their defaults.
 REGISTRY = {"container_images_port": 5000, "container_images_mirror_port": 5002}

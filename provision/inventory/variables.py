@@ -161,7 +161,8 @@ def _unknown(name: str, hosts: str) -> tuple[str, str] | None:
         fix = f"did you mean {near[0]}?" if near else f"role {role} has {', '.join(sorted(mine.values()))}"
         return f"{hosts}: role {role} has no variable {name}", fix
     if not near and name.startswith("node_") and not name.startswith(_NOT_OURS):
-        near = difflib.get_close_matches(name, [one for one in known if one.startswith("node_")], n=1, cutoff=0)
+        fix = "remove it; what else Slurm reads of a node is node_parameters, as {CoreSpecCount: 2}"
+        return f"{hosts}: there is no variable {name}", fix
     if near:
         return f"{hosts}: there is no variable {name}", f"did you mean {near[0]}?"
     return None

@@ -58,7 +58,8 @@ class Hardware(_Declared):
     """What one kind of machine contains, in Slurm's words. None is "not declared": it is to be discovered.
 
     Memory and disk are in MB, as in slurm.conf. ``gres`` empty is a declared absence of such devices. ``private_tmp``
-    is false where jobs share the node's /tmp: not every kernel can give each its own.
+    is false where jobs share the node's /tmp: not every kernel can give each its own. ``parameters`` are what else the
+    NodeName line has, in Slurm's words.
     """
 
     cpus: Processors | None = None
@@ -77,6 +78,7 @@ class Hardware(_Declared):
     mem_spec_limit: Megabytes | None = None
     cgroup_version: Annotated[Whole, Field(ge=1, le=2)] | None = None
     private_tmp: bool | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @model_validator(mode="after")
     def _gpus_of_a_node_are_all_typed_or_none_is(self) -> Self:

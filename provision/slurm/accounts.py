@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from provision.errors import ClusterctlError
-from provision.slurm.limits import ASSOCIATION, NONE, QOS, tres
+from provision.slurm.limits import NONE
 
 #: The account above all others, and the QOS that every database has: Slurm makes both.
 ROOT, NORMAL = "root", "normal"
@@ -95,25 +94,6 @@ class Accounts:
                     return found
             one, of_users = by_name.get(one.parent), []
         return ""
-
-
-def amounts(accounts: Accounts) -> Iterator[tuple[str, str, str, int, str]]:
-    """Yield whose, which limit, which TRES, how much and at which place, for each TRES that a limit names."""
-    for whose, place, settings in _settings(accounts):
-        for name, value in settings:
-            kind = {**QOS, **ASSOCIATION}[name]
-            if kind.meaning is tres and value != NONE:
-                where = place if place.endswith("users") else f"{place}.{name}"
-                yield from ((whose, name, word, amount, where) for word, amount in (tres(value) or {}).items())
-
-
-def _settings(accounts: Accounts) -> Iterator[tuple[str, str, Settings]]:
-    for number, level in enumerate(accounts.qos):
-        yield f"QOS {level.name}", f"slurm_qos[{number}]", level.settings
-    for number, account in enumerate(accounts.accounts):
-        yield f"account {account.name}", f"slurm_accounts[{number}]", account.settings
-        for member in account.members:
-            yield f"{member.name} in account {account.name}", f"slurm_accounts[{number}].users", member.settings
 
 
 def refusal(place: str, problem: str, fix: str) -> ClusterctlError:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from provision.errors import did_you_mean
 from provision.slurm.accounts import NORMAL, ROOT, Account, Member, Qos, refusal
-from provision.slurm.limits import NONE, tres
+from provision.slurm.limits import NONE
 
 
 def require_once(variable: str, names: Sequence[str]) -> None:
@@ -21,15 +21,6 @@ def require_qos(accounts: Sequence[Account], levels: Sequence[Qos]) -> None:
     known = {NORMAL, *(level.name for level in levels if not level.absent)}
     for number, level in enumerate(levels):
         _require_known(f"slurm_qos[{number}].Preempt", f"QOS {level.name}", dict(level.settings).get("Preempt"), known)
-    _require_no_round(levels)
-    for number, level in enumerate(levels):
-        least, most = (tres(dict(level.settings).get(name, "")) or {} for name in ("MinTRES", "MaxTRES"))
-        if over := [name for name, amount in least.items() if 0 <= most.get(name, amount) < amount]:
-            raise refusal(
-                f"slurm_qos[{number}].MinTRES",
-                f"QOS {level.name}: MinTRES asks for more {over[0]} than MaxTRES: no job could start",
-                "lower MinTRES",
-            )
     for number, account in enumerate(accounts):
         place = f"slurm_accounts[{number}]"
         inherited = dict(account.settings)
@@ -49,29 +40,6 @@ def require_qos(accounts: Sequence[Account], levels: Sequence[Qos]) -> None:
                     f"{what}: DefaultQOS is {default}, and its QOS are {allowed}",
                     f"add {default} to QOS, or take another default",
                 )
-
-
-def _require_no_round(levels: Sequence[Qos]) -> None:
-    """Refuse QOS that preempt each other in a circle, as slurmdbd does: _preemption_loop() in as_mysql_qos.c."""
-    takes = {
-        level.name: [word.strip() for word in (dict(level.settings).get("Preempt") or NONE).split(",")]
-        for level in levels
-        if not level.absent
-    }
-    for number, level in enumerate(levels):
-        ways = [[level.name, taken] for taken in takes.get(level.name, ())]
-        seen: set[str] = set()
-        while ways:
-            way = ways.pop()
-            if way[-1] == level.name:
-                raise refusal(
-                    f"slurm_qos[{number}].Preempt",
-                    f"QOS preempt each other in a circle: {' -> '.join(way)}",
-                    f"take {way[1]} out of Preempt of {level.name}",
-                )
-            if way[-1] not in seen:
-                seen.add(way[-1])
-                ways += [[*way, taken] for taken in takes.get(way[-1], ())]
 
 
 def _require_known(where: str, what: str, value: str | None, known: set[str]) -> None:

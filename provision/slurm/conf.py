@@ -10,7 +10,6 @@ from provision.errors import ClusterctlError
 from provision.model.cluster import Cluster, Hardware, Partition
 from provision.slurm.gres import gres_values
 from provision.slurm.names import LINES, SRUN_PORTS
-from provision.slurm.parameters_here import unkillable
 from provision.slurm.shares import partition_defaults
 
 #: ``NodeName`` lines carry these of a node's hardware, in this order and under these names: slurm.conf(5).
@@ -178,8 +177,7 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
     yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
     yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
-    kill = unkillable(cluster.slurm_parameters)
-    yield Parameter("UnkillableStepTimeout", kill, "a GPU driver may take minutes to let a process die")
+    yield Parameter("UnkillableStepTimeout", _unkillable(cluster), "a GPU driver may take minutes to let a process die")
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
     yield Parameter("SrunPortRange", SRUN_PORTS, "srun is called back on these ports, which a firewall can allow")
@@ -201,6 +199,13 @@ def _programs(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter(
             "TaskProlog", f"{_FETCHED}/job_task", "tells of the job's own directory, and fills it: STAGE_IN"
         )
+
+
+def _unkillable(cluster: Cluster) -> str:
+    """Return five minutes in seconds, or five times the site's MessageTimeout: below that nodes would go down."""
+    given = (str(value) for name, value in cluster.slurm_parameters.items() if name.lower() == "messagetimeout")
+    message = next(given, "")
+    return str(min(65535, max(300, 5 * int(message)))) if message.isdecimal() else "300"
 
 
 def _own_directories(cluster: Cluster) -> Iterable[Parameter]:
@@ -280,7 +285,7 @@ def _node_line(nodes: str, hardware: Hardware) -> dict[str, str]:
             line.update(_sockets(hardware))
         if value is not None and value != ():
             line[key] = ",".join(str(gres) for gres in value) if isinstance(value, tuple) else str(value)
-    return line
+    return line | dict(hardware.parameters)
 
 
 def _sockets(hardware: Hardware) -> dict[str, str]:

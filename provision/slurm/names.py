@@ -5,7 +5,7 @@ from __future__ import annotations
 #: What the inventory says elsewhere or the rest of the installation relies on, and where to say it instead.
 OWNED_PARAMETERS = {
     "NodeName": "the compute nodes are the inventory's group slurm_compute",
-    "NodeSet": "partitions take their nodes from slurm_partitions",
+    "NodeSet": "name the nodes in slurm_partitions: a job's share of each is reckoned from them",
     "PartitionName": "partitions are slurm_partitions",
     "ClusterName": "the name is cluster_name",
     "SlurmctldHost": "the controller is the inventory's group slurm_controller",
@@ -41,6 +41,25 @@ OWNED_CGROUP_PARAMETERS = {
     "CgroupPlugin": "it follows from node_cgroup_version and slurm_conf_cgroup_v1_allowed",
     "CgroupReleaseAgentDir": "Slurm has removed it, and slurmd does not start with it",
     **dict.fromkeys(("AllowedDevicesFile", "MemoryLimitEnforcement", "MemoryLimitThreshold"), "Slurm has removed it"),
+}
+
+_REACHED = "a node has its name, address and port from the inventory"
+_STATES = "each node is a machine that is there, so none is CLOUD or FUTURE; scontrol update takes one out of service"
+#: The same of nodes.
+OWNED_NODE_PARAMETERS = {
+    **dict.fromkeys(("NodeName", "NodeAddr", "NodeHostname", "Port"), _REACHED),
+    **dict.fromkeys(("State", "Reason"), _STATES),
+    **dict.fromkeys(("CPUs", "Procs"), "it is node_cpus"),
+    "Boards": "it is node_boards",
+    **dict.fromkeys(("Sockets", "SocketsPerBoard"), "it is node_sockets"),
+    "CoresPerSocket": "it is node_cores_per_socket",
+    "ThreadsPerCore": "it is node_threads_per_core",
+    "RealMemory": "it is node_real_memory",
+    "MemSpecLimit": "it is node_mem_spec_limit",
+    "TmpDisk": "it is node_tmp_disk",
+    **dict.fromkeys(("Gres", "GresConf"), "it is node_gres"),
+    **dict.fromkeys(("Feature", "Features"), "it is node_features"),
+    "Weight": "it is node_weight",
 }
 
 #: The same of slurmdbd.conf.
@@ -85,6 +104,7 @@ LINES = {"Prolog": "24.05", "Epilog": "24.05", "PrologSlurmctld": "24.05", "Epil
 #: where all known ones have it: slurmd_config_files in src/common/fetch_config.c.
 FETCHED = {
     "acct_gather.conf": "",
+    "cli_filter.lua": "",
     "helpers.conf": "",
     "job_container.conf": "",
     "mpi.conf": "",
@@ -94,3 +114,6 @@ FETCHED = {
     "topology.yaml": "25.05",
     "namespace.yaml": "25.11",
 }
+#: Scripts of plugins called lua, with the parameters that name those. slurmctld alone reads what it does not hand on.
+SCRIPTS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins", "jobcomp.lua": "JobCompType"}
+OF_SLURMCTLD = tuple(name for name in SCRIPTS if name not in FETCHED)

@@ -6,24 +6,6 @@
 NEWEST = "26.05"
 
 TABLE = {
-    ("acct_gather.conf", "boolean"): """
-        EnergyIPMIAssumeBmcOwner EnergyIPMIBridgeSensors EnergyIPMICalcAdjustment EnergyIPMIDiscreteReading
-        EnergyIPMIEntitySensorNames EnergyIPMIIgnoreNonInterpretableSensors EnergyIPMIIgnoreScanningDisabled
-        EnergyIPMIInterpretOemData EnergyIPMIRereadSdrCache EnergyIPMISharedSensors EnergyXCCFake
-    """,
-    ("acct_gather.conf", "string"): """
-        EnergyIPMIDriverDevice EnergyIPMIPassword EnergyIPMIPowerSensors EnergyIPMIUsername EnergyIPMIVariable
-        ProfileHDF5Default ProfileHDF5Dir ProfileInfluxDBDatabase ProfileInfluxDBDefault
-        ProfileInfluxDBExtraTags:26.05- ProfileInfluxDBFlags:26.05- ProfileInfluxDBHost ProfileInfluxDBPass
-        ProfileInfluxDBRTPolicy ProfileInfluxDBUser SysfsInterfaces
-    """,
-    ("acct_gather.conf", "uint32"): """
-        EnergyIPMIAuthenticationType EnergyIPMICipherSuiteId EnergyIPMIDisableAutoProbe EnergyIPMIDriverAddress
-        EnergyIPMIDriverType EnergyIPMIFrequency EnergyIPMIPrivilegeLevel EnergyIPMIProtocolVersion
-        EnergyIPMIRegisterSpacing EnergyIPMIRetransmissionTimeout EnergyIPMISessionTimeout EnergyIPMITimeout
-        EnergyIPMIWorkaroundFlags InfinibandOFEDPort InterconnectOFEDPort ProfileInfluxDBFrequency:25.11-
-        ProfileInfluxDBTimeout:23.02-
-    """,
     ("cgroup.conf", "boolean"): """
         CgroupAutomount:-23.02 CgroupJobIdPaths:26.05- ConstrainCores ConstrainDevices ConstrainKmemSpace:-23.02
         ConstrainRAMSpace ConstrainSwapSpace EnableControllers:23.02- IgnoreSystemd IgnoreSystemdOnFailure
@@ -40,47 +22,19 @@ TABLE = {
     ("cgroup.conf", "uint64"): """
         MemorySwappiness MinKmemSpace:-23.02 MinRAMSpace SystemdTimeout:24.05-
     """,
-    ("helpers.conf", "array"): """
-        MutuallyExclusive NodeName:23.02-
+    ("node", "string"): """
+        BcastAddr CpuBind CPUSpecList Feature Features Gres GresConf:25.11- NodeAddr NodeHostname Parameters:25.11-
+        Port Reason State SuspendTime:26.05- Topology:25.05- TRESWeights
     """,
-    ("helpers.conf", "string"): """
-        AllowUserBoot Feature Flags:24.05- Helper
+    ("node", "uint16"): """
+        Boards CoreSpecCount CoresPerSocket CPUs Procs RestrictedCoresPerGPU:24.05- Sockets SocketsPerBoard
+        ThreadsPerCore
     """,
-    ("helpers.conf", "uint32"): """
-        BootTime ExecTime NodeRebootWeight:-22.05
+    ("node", "uint32"): """
+        TmpDisk Weight
     """,
-    ("job_container.conf", "array"): """
-        NodeName
-    """,
-    ("job_container.conf", "boolean"): """
-        AutoBasePath EntireStepInNS:24.11- Shared:23.02-
-    """,
-    ("job_container.conf", "string"): """
-        BasePath CloneNSEpilog:24.11- CloneNSScript:24.11- Dirs:23.02- InitScript
-    """,
-    ("job_container.conf", "uint32"): """
-        CloneNSEpilog_Wait:24.11- CloneNSScript_Wait:24.11-
-    """,
-    ("mpi.conf", "boolean"): """
-        PMIxDirectConn PMIxDirectConnEarly PMIxDirectConnUCX PMIxDirectSameArch PMIxFenceBarrier
-        PMIxShareServerTopology:25.11-
-    """,
-    ("mpi.conf", "string"): """
-        PMIxCliTmpDirBase PMIxCollFence PMIxEnv PMIxNetDevicesUCX PMIxTlsUCX
-    """,
-    ("mpi.conf", "uint32"): """
-        PMIxDebug PMIxTimeout
-    """,
-    ("oci.conf", "array"): """
-        SrunArgs:23.02-
-    """,
-    ("oci.conf", "boolean"): """
-        DisableCleanup:23.02- IgnoreFileConfigJson:23.02-
-    """,
-    ("oci.conf", "string"): """
-        ContainerPath CreateEnvFile DebugFlags:23.02- DisableHooks:23.02- EnvExclude:23.02- FileDebug:23.02-
-        MountSpoolDir:23.02- RunTimeCreate RunTimeDelete RunTimeEnvExclude:23.02- RunTimeKill RunTimeQuery
-        RunTimeRun RunTimeStart SrunPath:23.02- StdIODebug:23.02- SyslogDebug:23.02-
+    ("node", "uint64"): """
+        MemSpecLimit RealMemory
     """,
     ("partition", "boolean"): """
         Default DisableRootJobs ExclusiveTopo:24.05- ExclusiveUser Hidden LLN PowerDownOnIdle:23.02- ReqResv
@@ -175,14 +129,5 @@ TABLE = {
     ("slurmdbd.conf", "uint32"): """
         JobPurge MaxPurgeLimit:25.11- PurgeEventMonths PurgeJobMonths PurgeStepMonths PurgeSuspendMonths
         PurgeTXNMonths PurgeUsageMonths StepPurge
-    """,
-    ("topology.conf", "array"): """
-        BlockName:23.11- RingName:26.05- SwitchName
-    """,
-    ("topology.conf", "string"): """
-        BlockLevels:23.11-23.11 BlockSizes:24.05- Nodes Switches
-    """,
-    ("topology.conf", "uint32"): """
-        LinkSpeed
     """,
 }

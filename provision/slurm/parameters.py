@@ -1,64 +1,83 @@
-"""Which parameters a release of Slurm reads, and which values it takes. Pure.
+"""Which parameters a release of Slurm reads, and which plain type a value has. Pure.
 
-Names, types and releases are those of Slurm's source (:mod:`provision.slurm.parameter_table`); what a text has to be is
-in its code and in slurm.conf(5). An unknown key stops every daemon and every command, and a wrong value often does; so
-neither may reach a cluster that runs.
+Names, types and releases are those of Slurm's source (:mod:`provision.slurm.parameter_table`). What a value means, and
+which go together, Slurm says itself: a configuration is started in a slurmctld of its own before it replaces another.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from provision.slurm.parameter_forms import BOUNDS, FORMS, FRACTIONS, LISTS_OF, TIMES, WORDS_OF, plugins_of
 from provision.slurm.parameter_table import NEWEST, TABLE
-from provision.slurm.word_values import has_words, nearest, of_release, wrong_word
 
-#: The files, and the lines ``PartitionName=`` in slurm.conf.
+#: The files, and the lines ``PartitionName=`` and ``NodeName=`` in slurm.conf.
 PLACES = {
     "slurm.conf": "slurm.conf",
     "partition": "a partition",
+    "node": "a node",
     "cgroup.conf": "cgroup.conf",
     "slurmdbd.conf": "slurmdbd.conf",
-    # Of these the inventory has the text: provision.slurm.file_lines.
-    **{
-        name: name
-        for name in ("acct_gather.conf", "helpers.conf", "job_container.conf", "mpi.conf", "oci.conf", "topology.conf")
-    },
 }
-
-#: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin in src/common/parse_config.c.
-_LARGEST = {"uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
-_ENDLESS = ("infinite", "unlimited")
-#: s_p_handle_boolean() there.
+#: s_p_handle_boolean() in src/common/parse_config.c.
 ON, OFF = ("yes", "up", "true", "1"), ("no", "down", "false", "0")
 #: _is_valid_timespec() in src/common/parse_time.c: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:...].
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
-_FRACTION = re.compile(r"\d+(\.\d+)?")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
-#: Of these words one stands in a list: preempt_mode_num(), _parse_select_type_param() in src/common/.
-_ONE_OF = {
-    "PreemptMode": ("OFF CANCEL REQUEUE SUSPEND", "GANG WITHIN"),
-    "SelectTypeParameters": (
-        "CR_CPU CR_CPU_Memory CR_Core CR_Core_Memory CR_Memory CR_Socket CR_Socket_Memory",
-        "CR_CPU CR_ONE_TASK_PER_CORE",
-        "CR_CPU_Memory CR_ONE_TASK_PER_CORE",
-    ),
-    "TaskPluginParam": ("None Sockets Cores Threads",),
-    "CpuBind": ("no none socket sockets ldom ldoms core cores thread threads off",),
-    "LogTimeFormat": ("iso8601 iso8601_ms rfc5424 rfc5424_ms rfc3339 clock short thread_id",),
+_FRACTION = re.compile(r"\d+(\.\d+)?")
+#: Of what Slurm reads into whole numbers: s_p_handle_uint16() and its kin.
+_LARGEST = {"uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1}
+_LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5 0 1 2 3 4 5 6 7 8 9"
+#: What common values are beyond the types in Slurm's tables: a time, a port or a range of at least so many, one of some
+#: words, or a number from one to another (None: to the type's largest, or UNLIMITED).
+_TIMES = """
+DefaultTime MaxTime MaxQueryTimeRange PreemptExemptTime PriorityCalcPeriod PriorityDecayHalfLife PriorityMaxAge
+""".split()  # noqa: SIM905 - read as a text, not as a list of quotes
+_PORTS = {"SlurmctldPort": 1, "SrunPortRange": 2}
+_WORDS = {
+    "EnforcePartLimits": "ALL ANY NO YES",
+    "PriorityUsageResetPeriod": "NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY",
+    "ReturnToService": "0 1 2",
+    "State": "UP DOWN DRAIN INACTIVE",
+    # slurmd becomes each job's user.
+    "SlurmdUser": "root 0",
+    # As slurmd's container has it.
+    "CgroupMountpoint": "/sys/fs/cgroup",
+    **dict.fromkeys(("SlurmctldDebug", "SlurmctldSyslogDebug", "SlurmdDebug", "SlurmdSyslogDebug"), _LEVELS),
+    **dict.fromkeys(("DebugLevel", "DebugLevelSyslog"), _LEVELS),
+}
+_BOUNDS: Mapping[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("JobFileAppend", "JobRequeue", "KillOnBadExit"), (0, 1)),
+    **dict.fromkeys(("MaxJobCount", "MaxStepCount", "MessageTimeout", "TCPTimeout", "MaxNodes"), (1, None)),
+    # src/common/slurm_limits.h: MAX_SLURM_NODES, MAX_JOB_ID, MAX_JOB_ARRAY_VALUE.
+    "MaxNodeCount": (1, 65_536),
+    **dict.fromkeys(("FirstJobId", "MaxJobId"), (1, 0x03FFFFFF)),
+    "MaxArraySize": (0, 4_000_001),
+    "TreeWidth": (1, 65_533),
+    "AccountingStoragePort": (1, 65_535),
+    "CoreSpecCount": (0, 65_533),
+    # Those below are root's: slurmctld is none, nor is whoever calls srun.
+    "SlurmdPort": (1024, 65_535),
+    # Percentages. A limit of 0 leaves a job 30 MB (MinRAMSpace), and who writes 1 means the whole.
+    "MaxRAMPercent": (10, 100),
+    "AllowedRAMSpace": (10, 1000),
+    "MemorySwappiness": (0, 100),
+}
+#: slurmdb_parse_purge() in src/common/slurmdb_defs.c: 0, and what is beyond 16 bits, would purge all.
+_PURGE = (r"([1-9]\d{0,3}|[1-5]\d{4})(h|hours?|d|days?|m|months?)?", "hours, days or months, for example 24months")
+#: A form of its own, and what it is called.
+_FORMS = {
+    "CPUSpecList": (r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", "numbers of processors, for example 0-1,64"),
+    **{
+        f"Purge{what}After": _PURGE
+        for what in ("Event", "Job", "JobEnv", "JobScript", "Resv", "Step", "Suspend", "TXN", "Usage")
+    },
 }
 #: What scontrol prints and slurm.conf does not have, with what to do.
 _PRINTED = {"jobdefaults": "write DefCpuPerGPU and DefMemPerGPU, which scontrol shows as JobDefaults"}
-#: Those below are root's: slurmctld is none, nor is whoever calls srun.
-_FIRST_PORT = 1024
-#: MAX_EXIT_VAL in src/slurmctld/job_mgr.c.
-_LAST_EXIT = 255
-#: How many ports a range has at least; one port is no range of SrunPortRange's.
-_PORTS = {"slurm.conf": {"SlurmctldPort": 1, "SrunPortRange": 2}}
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,7 @@ def known(place: str) -> Mapping[str, Parameter]:
 
 def page(place: str) -> str:
     """Return the manual page that tells of a place's parameters."""
-    return "slurm.conf(5)" if place == "partition" else f"{place}(5)"
+    return "slurm.conf(5)" if place in ("partition", "node") else f"{place}(5)"
 
 
 def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
@@ -112,107 +131,47 @@ def unknown(place: str, name: str, release: str) -> tuple[str, str] | None:
     return f"{name[:70]!r} is no parameter of {PLACES[place]}", fix
 
 
-def misfit(place: str, name: str, value: str, release: str = NEWEST) -> str:
-    """Return what the value of a parameter must be, where it is something else; empty for one that Slurm takes."""
+def misfit(place: str, name: str, value: str) -> str:
+    """Return what a parameter's value must be, where it is of another type; empty for one that Slurm may take."""
     found = known(place).get(name.lower())
     if found is None:
         return ""
-    daemons = place in ("slurm.conf", "slurmdbd.conf")
-    if release <= NEWEST and daemons and (plugins := plugins_of(found.name, release)):
-        return _unknown_plugin(value, *plugins)
-    accepts, what = _accepted(place, found, release)
-    if not accepts(value):
-        return f"it must be {what}" + _meant(place, found.name, value, release)
-    given = [word for word in value.split(",") if word]
-    for words in _ONE_OF.get(found.name, ()):
-        if len(both := [word for word in given if word.lower() in words.lower().split()]) > 1:
-            return f"{' and '.join(both)} exclude each other"
-    if daemons and has_words(found.name) and found.name not in LISTS_OF.get(place, {}) and release <= NEWEST:
-        return wrong_word(found.name, given, release)
-    return _beside(found.name, given)
+    name, fits, what = found.name, True, ""
+    if name in _TIMES:
+        fits, what = bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
+    elif form := _FORMS.get(name):
+        fits, what = bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
+    elif least := _PORTS.get(name, 0):
+        wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
+        fits, what = is_ports(value, least), f"{wanted}, from 1024 to 65535, the lower one first"
+    elif words := _WORDS.get(name, ""):
+        fits, what = value.lower() in words.lower().split(), f"one of {', '.join(words.split())}"
+    elif found.kind in _LARGEST:
+        least, most = _BOUNDS.get(name, (0, None))
+        last = _LARGEST[found.kind] if most is None else most
+        what = f"a whole number from {least} to {last}{', or UNLIMITED' if most is None else ''}"
+        fits = _is_whole(value, least, last) or (most is None and value.lower() in ("infinite", "unlimited"))
+    elif found.kind == "boolean":
+        fits, what = value.lower() in (*ON, *OFF), "YES or NO"
+    elif found.kind == "float":
+        least, most = _BOUNDS.get(name, (0, None))
+        fits = bool(_FRACTION.fullmatch(value)) and least <= float(value) <= (most or float("inf"))
+        what = f"a percentage from {least} to {most}" if most else "a number"
+    return "" if fits else f"it must be {what}"
 
 
-def _beside(name: str, given: Sequence[str]) -> str:
-    """Return what is wrong with the items of a list beside each other."""
-    if name in ("TRESBillingWeights", "PriorityWeightTRES"):
-        names = [item.lower().partition("=")[0] for item in given]
-        if twice := [one for one in names if names.count(one) > 1]:
-            return f"{twice[0]} is there twice"
-    for item in given if name in ("RequeueExit", "RequeueExitHold") else ():
-        low, _, high = item.partition("-")
-        if not int(low) <= int(high or low) <= _LAST_EXIT:
-            return f"{item} is no range of exit codes from 0 to {_LAST_EXIT}, the lower one first"
-        if not int(low):
-            return f"{item} has 0, the exit code of success: each job that succeeds would be queued again"
-    return ""
-
-
-def _meant(place: str, name: str, value: str, release: str) -> str:
-    """Return the question for the first word of a value that is none of those which the parameter takes."""
-    words = WORDS_OF.get(place, {}).get(name) or LISTS_OF.get(place, {}).get(name)
-    # What a form has in letters is a word of it.
-    form = re.sub(r"\\.", " ", FORMS.get(place, {}).get(name, ("",))[0])
-    known = of_release(words, release) if words else re.findall(r"[A-Za-z][A-Za-z0-9_/]+", form)
-    given = [word.partition("=")[0] for word in value.split(",")]
-    return nearest(next((word for word in given if word.lower() not in map(str.lower, known)), ""), known)
-
-
-def _unknown_plugin(value: str, plugins: Sequence[str], several: bool) -> str:
-    """Return what is wrong with the first plugin that the release does not have: its daemons would not start."""
-    items = value.lower().split(",") if several else [value]
-    if len(set(items)) < len(items):
-        return "it names a plugin twice"
-    for item in items:
-        if item.lower() not in plugins:
-            kind = plugins[0].partition("/")[0] + "/"
-            full = item if "/" in item else kind + item
-            return f"it must be {'one or more' if several else 'one'} of {', '.join(plugins)}" + nearest(full, plugins)
-    return ""
-
-
-def _is_ports(value: str, least: int) -> bool:
+def is_ports(value: str, least: int) -> bool:
+    """Tell whether a value is a port or a range of them, of as many at least."""
     if not re.fullmatch(r"\d{1,5}(-\d{1,5})?", value):
         return False
     low, _, high = value.partition("-")
-    return _FIRST_PORT <= int(low) <= int(high or low) - least + 1 and int(high or low) <= 65535
+    return 1024 <= int(low) <= int(high or low) - least + 1 and int(high or low) <= 65535
 
 
-def _accepted(place: str, parameter: Parameter, release: str) -> tuple[Callable[[str], bool], str]:
-    """Return what tells whether a value is one of the parameter's, and how that is said."""
-    name = parameter.name
-    if name in TIMES.get(place, "").split():
-        return lambda value: bool(_TIME.fullmatch(value)), "minutes, hours:minutes:seconds, days-hours, or UNLIMITED"
-    if least := _PORTS.get(place, {}).get(name):
-        wanted = "a range of ports" if least > 1 else "a port, or a range of ports"
-        return lambda value: _is_ports(value, least), f"{wanted}, from {_FIRST_PORT} to 65535, the lower one first"
-    if form := FORMS.get(place, {}).get(name):
-        return lambda value: bool(re.fullmatch(form[0], value, re.IGNORECASE)), form[1]
-    if words := WORDS_OF.get(place, {}).get(name):
-        return lambda value: value.lower() in words.lower().split(), f"one of {', '.join(words.split())}"
-    if words := LISTS_OF.get(place, {}).get(name):
-        here = of_release(words, release)
-        return lambda value: set(value.lower().split(",")) <= {word.lower() for word in here}, (
-            f"one or more of {', '.join(here)}"
-        )
-    if bounds := BOUNDS.get(place, {}).get(name):
-        least, most = bounds
-        last = _LARGEST[parameter.kind] if most is None else most
-        what = f"a whole number from {least} to {last}{', or UNLIMITED' if most is None else ''}"
-        return lambda value: _whole(value, last, least, endless=most is None), what
-    if largest := _LARGEST.get(parameter.kind):
-        return lambda value: _whole(value, largest), f"a whole number from 0 to {largest}, or UNLIMITED"
-    if parameter.kind == "boolean":
-        return lambda value: value.lower() in (*ON, *OFF), "YES or NO"
-    if part := FRACTIONS.get(place, {}).get(name):
-        return lambda value: bool(_FRACTION.fullmatch(value)) and part[0] <= float(value) <= part[1], (
-            f"a percentage from {part[0]} to {part[1]}"
-        )
-    if parameter.kind == "float":
-        return lambda value: bool(_FRACTION.fullmatch(value)), "a number"
-    return lambda value: True, ""
+def _is_whole(value: str, least: int, most: int) -> bool:
+    return bool(_NUMBER.fullmatch(value)) and least <= number(value) <= most
 
 
-def _whole(value: str, largest: int, least: int = 0, *, endless: bool = True) -> bool:
-    if value.lower() in _ENDLESS:
-        return endless
-    return bool(_NUMBER.fullmatch(value)) and least <= int(value, 16 if value[1:2] in ("x", "X") else 10) <= largest
+def number(text: str) -> int:
+    """Return a whole number as Slurm reads it, which takes hexadecimal ones, too."""
+    return int(text, 16 if text[1:2] in ("x", "X") else 10)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from provision.model.cluster import Cluster, Hardware, Partition
-from provision.slurm.parameters_together import minutes
+from provision.slurm.parameters import number
 
 _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 _PROCESSORS = "DefCpuPerGPU"
@@ -31,11 +31,11 @@ def partition_defaults(cluster: Cluster, partition: Partition) -> dict[str, str]
     with_gpus = [node for node in nodes if _gpus(node)]
     found: dict[str, str] = {}
     if not {name.lower() for name in _MEMORY} & (declared | everywhere):
-        found["DefMemPerCPU"] = _least(_memory(node) // (node.cpus or 1) for node in nodes)
+        found["DefMemPerCPU"] = _least(_memory(node) // max(1, _cpus(node)) for node in nodes)
         if len(with_gpus) == len(nodes):
             found["DefMemPerGPU"] = _least(_memory(node) // _gpus(node) for node in with_gpus)
     if _PROCESSORS.lower() not in declared | everywhere:
-        found[_PROCESSORS] = _least((node.cpus or 0) // _gpus(node) for node in with_gpus)
+        found[_PROCESSORS] = _least(_cpus(node) // _gpus(node) for node in with_gpus)
     found |= _times({name.lower(): value for name, value in partition.parameters})
     return {name: value for name, value in found.items() if value}
 
@@ -52,7 +52,15 @@ def _times(declared: Mapping[str, str]) -> dict[str, str]:
 
 
 def _length(time: str) -> float:
-    return math.inf if (told := minutes(time)) is None else told
+    """Return the minutes of a time of Slurm's; without end for one that has none."""
+    days, dash, rest = time.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
+        return math.inf
+    # After days, and where there are three, hours come first; else minutes do.
+    first = 60.0 if dash or len(parts) == 3 else 1.0
+    told = sum(int(part) * first / 60.0**place for place, part in enumerate(parts))
+    return told + int(days or 0) * 1440
 
 
 def _hardware(cluster: Cluster, partition: Partition) -> Iterable[Hardware]:
@@ -64,6 +72,16 @@ def _hardware(cluster: Cluster, partition: Partition) -> Iterable[Hardware]:
 
 def _memory(node: Hardware) -> int:
     return (node.real_memory or 0) - (node.mem_spec_limit or 0)
+
+
+def _cpus(node: Hardware) -> int:
+    """Return the processors that jobs have: CoreSpecCount keeps cores from them, CPUSpecList names processors."""
+    kept = dict(node.parameters)
+    cores = (node.sockets or 0) * (node.cores_per_socket or 0)
+    threads = (node.cpus or 0) // cores if cores else node.threads_per_core or 1
+    named = (word.partition("-") for word in kept.get("CPUSpecList", "").split(",") if word)
+    listed = sum(int(last or first) - int(first) + 1 for first, _, last in named)
+    return max(0, (node.cpus or 0) - number(kept.get("CoreSpecCount", "0")) * threads - listed)
 
 
 def _gpus(node: Hardware) -> int:

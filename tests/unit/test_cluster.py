@@ -68,7 +68,15 @@ def test_an_address_that_no_machine_can_have_is_refused(address: str) -> None:
     assert "node1: ansible_host is" in refusal({"node1": {**A40, "ansible_host": address}}).problem
 
 
-@pytest.mark.parametrize("address", ["fd00::1", "10.0.18.11", "node1.example.com"])
+@pytest.mark.parametrize("address", ["fd00::1", "::ffff:10.0.0.5", "[fe80::1%eth0]"])
+def test_an_address_that_slurms_daemons_would_not_use_is_refused_with_what_to_give(address: str) -> None:
+    error = refusal({"node1": {**A40, "ansible_host": address}})
+
+    assert "is of IPv6, which Slurm's daemons do not use here" in error.problem
+    assert "address of IPv4" in error.fix
+
+
+@pytest.mark.parametrize("address", ["10.0.18.11", "node1.example.com"])
 def test_addresses_of_every_kind_are_kept_as_written(address: str) -> None:
     assert cluster({"node1": {**A40, "ansible_host": address}}).nodes[0].address == address
 

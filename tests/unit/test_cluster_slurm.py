@@ -87,15 +87,6 @@ def test_partitions_without_a_default_are_refused_unless_each_says_so() -> None:
     assert cluster(slurm_partitions=two(None, "YES"))
 
 
-def test_an_alternate_is_another_partition() -> None:
-    def pair(alternate: str) -> list[dict[str, str]]:
-        return [{"PartitionName": "gpu", "Default": "YES"}, {"PartitionName": "cpu", "Alternate": alternate}]
-
-    assert cluster(slurm_partitions=pair("gpu"))
-    assert refusal(slurm_partitions=pair("gpuu")).fix == "did you mean gpu?"
-    assert "which is no other partition" in refusal(slurm_partitions=pair("cpu")).problem
-
-
 @pytest.mark.parametrize(
     "value", ["batch", [], {}, ["batch"], [{}], [{"PartitionName": "a b"}], [{"PartitionName": True}]]
 )

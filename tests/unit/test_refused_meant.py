@@ -28,13 +28,11 @@ SAID: list[tuple[dict[str, Any], str]] = [
     (account(users=["ada ben"]), "is 'ada ben': a comma is missing. write [ada, ben]"),
     (account(QOS=[]), "QOS is an empty list. leave QOS out"), (qos(UsageFactor=-2), "it must be a number"),
     (qos(UsageThreshold=1.5), "a number from 0 to 1"), (qos(UsageThreshold=-0.5), "a number from 0 to 1"),
-    ({"slurm_conf_parameters": {"PriorityFlags": "FAIR_TREE"}}, "without a word: remove it"),
     ({"slurm_conf_files": {"mpi.conf": "\ufeffPMIxDebug=1"}}, "begins with a byte order mark"),
 ]  # fmt: skip
 TAKEN: list[dict[str, Any]] = [
     account(users=["ada", {"name": "ben"}]), account(users=[]), account(QOS="normal"), qos(UsageFactor=0.5),
     qos(UsageFactor=None), qos(UsageThreshold=0.5), qos(UsageThreshold=1), qos(LimitFactor=2),
-    {"slurm_conf_parameters": {"PriorityFlags": "NO_FAIR_TREE"}},
 ]  # fmt: skip
 
 

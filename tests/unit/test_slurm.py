@@ -38,6 +38,42 @@ def test_each_kind_of_hardware_has_its_line() -> None:
     assert [line["NodeName"] for line in slurm_values(cluster(nodes))["nodes"]] == ["node[1,3]", "node2"]
 
 
+def test_a_nodes_line_has_what_else_the_site_says_and_equal_ones_stay_one() -> None:
+    given = {"TRESWeights": "CPU=1.0,Mem=0.25G", "CORESpecCount": 2, "BcastAddr": None}
+    nodes = {
+        "node1": {**A40, "node_parameters": given},
+        "node2": {**A40, "node_parameters": dict(reversed(given.items()))},
+    }
+
+    lines = slurm_values(cluster({**nodes, "node3": A40}))["nodes"]
+
+    assert [list(line.items())[-2:] for line in lines[:1]] == [
+        [("CoreSpecCount", "2"), ("TRESWeights", "CPU=1.0,Mem=0.25G")]
+    ]
+    assert [line["NodeName"] for line in lines] == ["node[1-2]", "node3"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"CPUs": 4}, "it is node_cpus"), ({"procs": 4}, "no parameter of a node"), ({"Gres": ""}, "it is node_gres"),
+        ({"MemSpecLimit": 4000}, "it is node_mem_spec_limit"), ({"Features": "a"}, "it is node_features"),
+        ({"NodeAddr": "10.0.0.1"}, "address and port from the inventory"), ({"State": "CLOUD"}, "none is CLOUD or"),
+        ({"Reason": "broken"}, "scontrol update"), ({"CoreSpecCont": 2}, "did you mean CoreSpecCount?"),
+        ({"MaxTime": 5}, "it is one of a partition"), ({"Topology": "a:b"}, "it came with 25.05"),
+        ({"CoreSpecCount": "UNLIMITED"}, "from 0 to 65533"), ({"CPUSpecList": "first"}, "numbers of processors"),
+        ({"TRESWeights": "CPU=1 State=DOWN"}, "cannot hold that"), ({"TRESWeights": "a\nNodeName=x"}, "cannot hold"),
+        ({"CoreSpecCount": 1, "CORESpecCount": 2}, "twice"), ("CoreSpecCount=2", "must map parameters of a node"),
+        ({"CpuBind": "{{ x }}"}, "holds a template"),
+    ],
+)  # fmt: skip
+def test_what_a_nodes_line_may_not_have_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster({"node1": {**A40, "node_parameters": given}})
+
+    assert said in f"{refused.value.problem}. {refused.value.fix}"
+
+
 @pytest.mark.parametrize("of_the_site", ["", "AutoBasePath=true\nBasePath=/var/lib/clusterctl/jobtmp"])
 def test_a_node_whose_jobs_share_its_tmp_is_named_after_what_is_said_of_all(of_the_site: str) -> None:
     site = {"slurm_conf_files": {"job_container.conf": of_the_site}} if of_the_site else {}

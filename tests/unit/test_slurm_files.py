@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from declare import A40, cluster
+from machines import plugin
 
 from provision.content import ROOT
 from provision.errors import ClusterctlError, ExitCode
@@ -19,6 +20,11 @@ from provision.slurm.render import render
 SCRIPT = "#!/bin/sh\ntrue\n"
 
 OTHER = {"url": "https://packages.site.example/enroot_3.5.0-1_amd64.deb", "sha256": "0" * 64}
+
+
+def prolog(interpreter: str) -> dict[str, Any]:
+    return {"slurm_conf_files": {"a.sh": f"#!{interpreter}\n"}, "slurm_conf_parameters": {"Prolog": "a.sh"}}
+
 
 #: Variables that are refused, each with a word of the refusal.
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -32,36 +38,23 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_cgroup_parameters": {"IgnoreSystemd": False}}, "cannot set IgnoreSystemd"),
     ({"slurm_conf_cgroup_parameters": {"CGROUPPLUGIN": "cgroup/v1"}}, "node_cgroup_version"),
     ({"slurm_conf_cgroup_parameters": {"ConstrainCores": True, "CONSTRAINCORES": True}}, "twice"),
-    ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map cgroup.conf's parameters"),
+    ({"slurm_conf_cgroup_parameters": ["ConstrainCores"]}, "must map parameters of cgroup.conf"),
     ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": 500}}, "a whole number from 0 to 100"),
     ({"slurm_conf_cgroup_parameters": {"MemorySwappiness": "UNLIMITED"}}, "a whole number from 0 to 100"),
     ({"slurm_conf_cgroup_parameters": {"MaxRAMPercent": 250}}, "a percentage from 10 to 100"),
-    ({"slurm_conf_cgroup_parameters": {"MaxSwapPercent": 100.5}}, "a percentage from 0 to 100"),
     ({"slurm_conf_cgroup_parameters": {"AllowedRAMSpace": 0}}, "a percentage from 10 to 1000"),
     ({"slurm_conf_cgroup_parameters": {"AllowedRAMSpace": 0.9}}, "a percentage from 10 to 1000"),
-    ({"slurm_conf_cgroup_parameters": {"AllowedSwapSpace": "50%"}}, "a percentage from 0 to 1000"),
-    ({"slurm_conf_cgroup_parameters": {"CgroupMountpoint": "cgroup"}}, "did you mean /sys/fs/cgroup?"),
+    ({"slurm_conf_cgroup_parameters": {"AllowedSwapSpace": "50%"}}, "it must be a number"),
     ({"slurm_conf_cgroup_parameters": {"CgroupMountpoint": "/cgroup"}}, "/sys/fs/cgroup"),
-    ({"slurm_conf_cgroup_parameters": {"SystemdTimeout": 0}}, "a whole number from 1"),
     ({"slurm_conf_cgroup_parameters": {"CgroupReleaseAgentDir": "/x"}}, "Slurm has removed it"),
     ({"slurm_conf_cgroup_parameters": {"AllowedDevicesFile": "/x"}}, "Slurm has removed it"),
-    ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "foo"}, "slurm_version": "25.05"}, "hugetlb, io"),
-    ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "io,pid"}, "slurm_version": "25.05"}, "mean pids?"),
     ({"slurm_conf_cgroup_parameters": {"EnableExtraControllers": "io"}}, "it came with 25.05"),
-    ({"slurm_conf_cgroup_parameters": {"CgroupSlice": "system"}, "slurm_version": "25.11"}, "a slice of systemd's"),
     ({"slurm_database_parameters": {"MessageTimeout": 0}}, "a whole number from 1"),
-    ({"slurm_database_parameters": {"DebugFlags": "nonsense"}}, "one or more of Accrue"),
-    ({"slurm_database_parameters": {"DebugFlags": "DB_Jobs"}}, "did you mean DB_Job?"),
     ({"slurm_database_parameters": {"ArchiveDir": "rel"}}, "cannot set ArchiveDir"),
     ({"slurm_database_parameters": {"ArchiveJobs": True}}, "goes with its container"),
-    ({"slurm_database_parameters": {"Parameters": "foo"}}, "PreserveCaseUser"),
     ({"slurm_database_parameters": {"DefaultQOS": "nosuch"}, "database": True}, "define it in slurm_qos"),
     ({"slurm_database_parameters": {"DefaultQOS": "norml"}, "database": True}, "did you mean normal?"),
-    ({"slurm_database_parameters": {"LogTimeFormat": "iso"}}, "did you mean iso8601?"),
     ({"slurm_database_parameters": {"MaxQueryTimeRange": "1month"}}, "minutes, hours:minutes:seconds"),
-    ({"slurm_database_parameters": {"CommunicationParameters": "DisableIPv4"}}, "leaves no network"),
-    ({"slurm_database_parameters": {"CommunicationParameters": "EnableIPv5"}}, "did you mean EnableIPv6"),
-    ({"slurm_database_parameters": {"AuthAltTypes": "auth/foo"}}, "auth/jwt"),
     ({"slurm_database_parameters": {"StorageLoc": "other"}}, "cannot set StorageLoc"),
     ({"slurm_database_parameters": {"DbdPort": 7000}}, "6819"),
     ({"slurm_database_parameters": {"StoragePass": "x"}}, "cannot set StoragePass"),
@@ -70,13 +63,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_database_parameters": {"MaxPurgeLimit": 5}}, "it came with 25.11"),
     ({"slurm_database_parameters": {"CommitDelay": "soon"}}, "must be a whole number"),
     ({"slurm_database_parameters": {"PurgeJobAfter": "2years"}}, "hours, days or months"),
-    ({"slurm_database_parameters": {"PrivateData": "jobbs"}}, "did you mean jobs?"),
     ({"slurm_database_parameters": {"TrackWCKey": "maybe"}}, "must be YES or NO"),
     ({"slurm_database_parameters": {"ConstrainCores": True}}, "one of cgroup.conf"),
     ({"slurm_conf_files": "topology.conf"}, "must map names of files"),
     ({"slurm_conf_files": {"slurm.conf": "x"}}, "made from the inventory"),
-    ({"slurm_conf_files": {"slurmdbd.conf": "x"}}, "no file that nodes fetch"),
-    ({"slurm_conf_files": {"../evil.sh": SCRIPT}}, "no file that nodes fetch"),
+    ({"slurm_conf_files": {"slurmdbd.conf": "x"}}, "no file that Slurm's daemons read"),
+    ({"slurm_conf_files": {"../evil.sh": SCRIPT}}, "no file that Slurm's daemons read"),
     ({"slurm_conf_files": {"topology.conf": ""}}, "must be the file's text"),
     ({"slurm_conf_files": {"topology.conf": ["SwitchName=s0"]}}, "must be the file's text"),
     ({"slurm_conf_files": {"topology.conf": "x" * 300_000}}, "262144 bytes at most"),
@@ -89,7 +81,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"slurm_conf_parameters": {"Epilog": [7]}}, "must be a path"),
     ({"slurm_conf_parameters": {"Prolog": "/etc/slurm/site.sh"}}, "write 'Prolog: site.sh', and its text as site.sh"),
     ({"slurm_conf_parameters": {"Epilog": "/srv/end"}}, "write 'Epilog: end.sh'"),
-    ({"slurm_conf_parameters": {"HealthCheckProgram": "/sbin/nhc", "HealthCheckInterval": 9}}, "slurm_image_extra"),
+    ({"slurm_conf_parameters": {"HealthCheckProgram": "/sbin/nhc"}}, "slurm_image_extra"),
     ({"slurm_conf_parameters": {"MailProg": "/usr/bin/mail"}}, "not in the container of slurmctld"),
     ({"slurm_conf_parameters": {"PrologSlurmctld": "site.sh"}}, "a path in the daemon's container give"),
     ({"slurm_conf_parameters": {"Prolog": "/opt/a b"}}, "no blanks"),
@@ -98,20 +90,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"slurm_version": "23.11", "slurm_conf_parameters": {"PrologSlurmctld": ["/opt/a", "/opt/b"]}},
         "runs one PrologSlurmctld",
     ),
-    ({"slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "reads topology.conf"),
-    ({"slurm_conf_files": {"topology.conf": "SwitchName=s0 Nodes=node[1-2]"}}, "set TopologyPlugin: topology/tree"),
-    ({"slurm_conf_files": {"helpers.conf": "Feature=a"}}, "set NodeFeaturesPlugins: node_features/helpers"),
-    ({"slurm_conf_files": {"job_container.conf": "BasePath=/var/tmp"},
-      "slurm_conf_parameters": {"JobContainerType": None}}, "read by nothing"),
-    ({"slurm_conf_files": {"topology.conf": "SwitchName=s0 Nodes=node[1-2]", "topology.yaml": "[]"},
-      "slurm_version": "25.05", "slurm_conf_parameters": {"TopologyPlugin": "topology/tree"}}, "does not read topol"),
-    ({"slurm_conf_parameters": {"PrologFlags": "Alloc"}}, "a job's own /tmp needs Contain"),
-    ({"slurm_conf_parameters": {"PrologFlags": None}}, "add Contain to PrologFlags"),
-    ({"slurm_conf_parameters": {"PrologFlags": ["X11", "NoHold"]}}, "not NoHold"),
-    (
-        {"slurm_conf_parameters": {"PrologFlags": "Alloc", "JobContainerType": "job_container/tmpfs"}},
-        "let jobs share /tmp by 'JobContainerType: null'",
-    ),
+    *(({"slurm_conf_parameters": {name: value}}, f"'{script}: |'") for name, value, script in (
+        ("JobSubmitPlugins", "throttle,lua", "job_submit.lua"), ("Jobsubmitplugins", "lua", "job_submit.lua"),
+        ("CliFilterPlugins", ["x", "cli_filter/lua"], "cli_filter.lua"), ("JobCompType", "jobcomp/lua", "jobcomp.lua"),
+    )),
+    *((prolog(path), "is not in Slurm's image") for path in
+      ("/usr/bin/zsh", "/usr/bin/env zsh", "/usr/bin/env -S ruby -w", "/usr/local/bin/python3", "/usr/bin/python")),
+    *(({"nodes": {"node1": {**A40, "node_cgroup_version": 1}}, "slurm_conf_cgroup_v1_allowed": True,
+        "slurm_conf_parameters": {name: value}}, f"remove {name}")
+      for name, value in (("TaskPlugin", "task/affinity,task/cgroup"), ("ProctrackType", "proctrack/cgroup"))),
     ({"job_container_runtime": "docker"}, "must be podman, pyxis, apptainer, none"),
     ({"job_container_runtime": "enroot"}, "by its plugin pyxis"),
     ({"job_container_runtime": "apptainer"}, "brings no package of it"),
@@ -134,6 +121,26 @@ def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -
 
     assert words in f"{refused.value.problem} {refused.value.fix}"
     assert refused.value.exit_code is ExitCode.BAD_REQUEST
+
+
+SCRIPTS: list[dict[str, Any]] = [
+    {"slurm_conf_files": {"job_submit.lua": "return 0"}, "slurm_conf_parameters": {"JobSubmitPlugins": "lua"}},
+    {"slurm_conf_files": {"cli_filter.lua": "x", "jobcomp.lua": "y", "job_submit.lua": "not yet read"},
+     "slurm_conf_parameters": {"CliFilterPlugins": "cli_filter/lua", "JobCompType": "jobcomp/lua"}},
+    {"slurm_conf_parameters": {"JobSubmitPlugins": "require_timelimit,all_partitions"}},
+    *map(prolog, ("/bin/bash", "/usr/bin/env bash", "/usr/bin/env -S python3 -I", "/usr/bin/python3.13", "/opt/bin/x")),
+    {**prolog("/usr/bin/zsh"), "slurm_image_extra_packages": ["zsh"]},
+    {"slurm_conf_files": {"plugstack.conf": "optional nosuch.so\nrequired /opt/site/x.so"}},
+    {"slurm_conf_files": {"plugstack.conf": "required x.so"}, "slurm_image_extra_packages": ["site-spank"]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("site", SCRIPTS)
+def test_a_script_that_its_plugin_or_interpreter_runs_stands_as_it_is(site: dict[str, Any]) -> None:
+    told = render(cluster(**site))
+
+    for name, text in site.get("slurm_conf_files", {}).items():
+        assert text in told[name]
 
 
 def test_srun_may_look_for_programs_on_its_own_machine_where_no_step_is_in_an_image() -> None:
@@ -187,7 +194,7 @@ def test_every_program_that_slurm_conf_names_comes_to_a_node_together_with_it(re
 def test_what_a_site_has_put_into_the_image_or_shows_to_jobs_may_be_a_program(
     site: dict[str, Any], program: str
 ) -> None:
-    named = {"slurm_conf_parameters": {"HealthCheckProgram": program, "HealthCheckInterval": 60}}
+    named = {"slurm_conf_parameters": {"HealthCheckProgram": program}}
 
     assert cluster(**site, **named).slurm_parameters
     with pytest.raises(ClusterctlError, match="which is not in the container of slurmd"):
@@ -273,6 +280,15 @@ def test_a_site_that_takes_confinement_away_is_told_so(value: str | None) -> Non
 
     assert told == "slurm_conf_cgroup_parameters leaves ConstrainDevices out"
     assert unconfined(cluster(slurm_conf_cgroup_parameters={"ConstrainDevices": True})) == ""
+
+
+def test_what_slurmctld_alone_reads_is_expected_of_no_node() -> None:
+    role = plugin("roles/slurm_service/filter_plugins/slurm_service.py")
+    files = {"slurm.conf": "a", "job_submit.lua": "b", "cli_filter.lua": "c", "gres.conf": "d"}
+
+    assert role.slurm_service_only(files, None).keys() == files.keys() - {"job_submit.lua"}
+    assert role.slurm_service_only(files, ["slurm.conf", "job_submit.lua"]) == {"slurm.conf": "a"}
+    assert role.slurm_service_only(None, None) is None
 
 
 def test_the_role_removes_what_slurmctld_would_hand_on_undeclared() -> None:

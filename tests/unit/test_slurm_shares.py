@@ -53,6 +53,16 @@ def test_parts_of_gpus_count_as_gpus() -> None:
     assert shares({"node1": node})["DefMemPerGPU"] == "12000"
 
 
+@pytest.mark.parametrize(
+    "kept", [{"CoreSpecCount": 4}, {"CoreSpecCount": "0x4"}, {"CPUSpecList": "0-5,48,49"}, {"CPUSpecList": "0-7"}]
+)
+def test_processors_that_are_kept_from_jobs_are_no_jobs_share(kept: dict[str, Any]) -> None:
+    threads = {"node_sockets": 2, "node_cores_per_socket": 12, "node_threads_per_core": 2}
+    found = shares({"node1": {**A40, **threads, "node_parameters": kept}})
+
+    assert (found["DefCpuPerGPU"], found["DefMemPerCPU"]) == ("10", "4800")
+
+
 def test_more_gpus_than_processors_leave_the_processors_to_slurm() -> None:
     assert "DefCpuPerGPU" not in shares({"node1": {**A40, "node_cpus": 2}})
 

@@ -8,6 +8,7 @@ from provision.judge import gpus, jobs, session, slurm, slurm_answers, slurm_dae
 from provision.model import mounts
 from provision.model.text import sections
 from provision.nvidia import cuda_toolkit
+from provision.slurm.names import OF_SLURMCTLD
 
 
 def wanted(wants):
@@ -69,8 +70,11 @@ def slurm_job_checks(printed, problem, left, plan, machine, wants, cgroup_versio
 
 
 def slurm_service_only(files, names):
-    """Return those of the files, by name, that have one of these names; all of them where names is None."""
-    return files if files is None or names is None else {name: files[name] for name in files if name in names}
+    """Return those of the files, by name, that slurmctld hands on and that have one of these names, None being all."""
+    if files is None:
+        return None
+    handed = {name: text for name, text in files.items() if name not in OF_SLURMCTLD}
+    return handed if names is None else {name: text for name, text in handed.items() if name in names}
 
 
 def slurm_service_seen(declared, directories, read_only, toolkits):
