@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from provision import hostlist
 from provision.errors import ClusterctlError
@@ -13,6 +13,12 @@ from provision.nvidia import mig
 
 #: The first release that knows AutoDetect=nvidia: gres.conf(5).
 _NVIDIA_SINCE = "24.11"
+#: The first that wants a GPU's cores to be one socket or all: _check_core_range_matches_sock() in src/interfaces/gres.c.
+_ONE_SOCKET_SINCE = "25.11"
+#: The first that wants them to be whole sockets.
+_WHOLE_SOCKETS_SINCE = "24.11"
+_BY_CACHE = "l3cache_as_socket"
+_DRAINS = "a GPU is near a part of a socket's cores, and Slurm drains a node of which AutoDetect finds that"
 
 _BY_HAND = "slurm_conf_gpu_detection says so"
 
@@ -26,8 +32,19 @@ def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list
         ClusterctlError: the site asks for a detection that cannot see these GPUs.
     """
     blocks, said = [], ""
+    parameters = {name.lower(): value for name, value in cluster.slurm_parameters.items()}
+    site = site_of(
+        cluster.gpu_detection,
+        cluster.slurm_version,
+        parameters.get("slurmdparameters"),
+        simulated="gpu" in cluster.simulated,
+    )
     for nodes, hardware in kinds:
-        how, reason = detection(cluster, nodes, hardware)
+        how, reason = detection(site, hardware)
+        if any(gres.name == "gpu" for gres in hardware.gres or ()):
+            _require(site, nodes, hardware)
+            if how != "nvml":
+                _require_instances(nodes, hardware)
         lines = list(_lines(nodes, hardware, how))
         if lines:
             blocks.append({"reason": "" if reason == said else reason, "lines": lines})
@@ -35,47 +52,89 @@ def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list
     return blocks
 
 
-def detection(cluster: Cluster, nodes: str, hardware: Hardware) -> tuple[str, str]:
+class Site(NamedTuple):
+    """What of a whole site decides how GPUs are detected; ``slurmd`` are the words of SlurmdParameters."""
+
+    wanted: str
+    version: str
+    slurmd: frozenset[str]
+    simulated: bool
+
+    @property
+    def regroups(self) -> bool:
+        """True where Slurm's sockets are no sockets: a GPU's NUMA node is made of whole ones."""
+        return bool(self.slurmd & {_BY_CACHE, "numa_node_as_socket"})
+
+    @property
+    def takes_parts(self) -> bool:
+        """True where a GPU may be near a part of a socket's cores, and the node is not drained for it."""
+        return self.regroups or self.version < _WHOLE_SOCKETS_SINCE
+
+
+def site_of(wanted: object, version: object, slurmd_parameters: object, *, simulated: bool) -> Site:
+    """Return the site of these values, as an inventory has them or leaves them out."""
+    words = str(slurmd_parameters or "").lower().split(",")
+    return Site(str(wanted or "auto").strip(), str(version), frozenset(word.strip() for word in words), simulated)
+
+
+def detection(site: Site, hardware: Hardware) -> tuple[str, str]:
     """Return ``files``, ``nvidia`` or ``nvml``, and the reason in a sentence.
 
     Slurm's own detection is the first choice: it follows the driver's numbering, and compares what is there with
     node_gres. It needs a driver that it can ask.
     """
-    wanted = cluster.gpu_detection
     if not any(gres.name == "gpu" for gres in hardware.gres or ()):
         return "files", ""
-    if wanted == "auto":
-        return _chosen(cluster, hardware)
-    if wanted != "files":
-        _require(wanted, cluster, nodes, hardware)
+    if site.wanted == "auto":
+        return _chosen(site, hardware)
     told = {"files": "Device files", "nvidia": "Detected from the driver", "nvml": "Detected with NVIDIA's library"}
-    return wanted, f"{told[wanted]}: {_BY_HAND}"
+    return site.wanted, f"{told[site.wanted]}: {_BY_HAND}"
 
 
-def _chosen(cluster: Cluster, hardware: Hardware) -> tuple[str, str]:
-    if "gpu" in cluster.simulated:
+def _chosen(site: Site, hardware: Hardware) -> tuple[str, str]:
+    if site.simulated:
         return "files", "Device files: these GPUs are simulated, so there is no driver that could be asked"
     if hardware.mig:
         return "files", "Device files: AutoDetect=nvidia does not see MIG instances, and nvml is not in every build"
     if hardware.gres_files:
         return "files", "Device files: node_gres_files names them"
-    if cluster.slurm_version < _NVIDIA_SINCE:
+    if site.version < _NVIDIA_SINCE:
         return "files", f"Device files: Slurm before {_NVIDIA_SINCE} detects GPUs only with NVIDIA's library built in"
+    if hardware.gpu_affinity == "numa" and not site.takes_parts:
+        return "files", f"Device files: {_DRAINS}"
+    if _BY_CACHE in site.slurmd and site.version >= _ONE_SOCKET_SINCE:
+        return "files", f"Device files: with {_BY_CACHE} a GPU may be near several of Slurm's sockets, which wants one"
     return "nvidia", "Detected from the driver, which needs no library; slurmd compares it with Gres= in slurm.conf"
 
 
-def _require(wanted: str, cluster: Cluster, nodes: str, hardware: Hardware) -> None:
-    problem = ""
-    if "gpu" in cluster.simulated:
+def _require(site: Site, nodes: str, hardware: Hardware) -> None:
+    if site.wanted not in ("nvidia", "nvml"):
+        return
+    problem, fix = "", "leave slurm_conf_gpu_detection out"
+    if site.simulated:
         problem = "simulated GPUs are device files without a driver"
-    elif wanted == "nvidia" and cluster.slurm_version < _NVIDIA_SINCE:
-        problem = f"Slurm {cluster.slurm_version} does not know it; {_NVIDIA_SINCE} is the first that does"
-    elif wanted == "nvidia" and hardware.mig:
+    elif site.wanted == "nvidia" and site.version < _NVIDIA_SINCE:
+        problem = f"Slurm {site.version} does not know it; {_NVIDIA_SINCE} is the first that does"
+    elif site.wanted == "nvidia" and hardware.mig:
         problem = "it does not see MIG instances"
+    elif hardware.gpu_affinity == "numa" and not site.takes_parts:
+        problem = f"node_gpu_affinity is numa: {_DRAINS}"
+        fix += ", or set SlurmdParameters=numa_node_as_socket in slurm_conf_parameters"
     if problem:
-        raise ClusterctlError(
-            f"{nodes}: slurm_conf_gpu_detection is {wanted}: {problem}", fix="leave slurm_conf_gpu_detection out"
-        )
+        raise ClusterctlError(f"{nodes}: slurm_conf_gpu_detection is {site.wanted}: {problem}", fix=fix)
+
+
+def _require_instances(nodes: str, hardware: Hardware) -> None:
+    """Refuse types that mean MIG instances which nobody makes."""
+    made = [profile for profiles in mig.layout(hardware.mig or ()).values() for profile in profiles]
+    for kind in (gres.type for gres in hardware.gres or () if gres.name == "gpu" and gres.type):
+        if (profile := mig.profile_in(kind)) and not any(mig.of_type(kind, one) for one in made):
+            raise ClusterctlError(
+                f"{nodes}: node_gres has {kind}, and node_mig makes no instance of {profile}: Slurm would find none",
+                fix=f"write node_mig, as 0:{profile}*2; where the instances are made by others, and Slurm has NVIDIA's "
+                "library built in: slurm_conf_gpu_detection=nvml",
+                said=("node_gres", ""),
+            )
 
 
 def _lines(nodes: str, hardware: Hardware, how: str) -> Iterable[dict[str, str]]:
