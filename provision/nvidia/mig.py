@@ -147,7 +147,7 @@ def of_type(kind: str, profile: str) -> bool:
 
 
 def profile_in(kind: str) -> str:
-    """Return the profile that a type in Slurm's words names, ``1g.5gb`` of ``a100_1g.5gb``; empty where it names none."""
+    """Return the profile that a type in Slurm's words names, ``1g.5gb`` of ``a100_1g.5gb``; or nothing."""
     found = _OF_TYPE.search(kind.lower())
     return found[1] if found else ""
 

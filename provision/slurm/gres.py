@@ -13,10 +13,9 @@ from provision.nvidia import mig
 
 #: The first release that knows AutoDetect=nvidia: gres.conf(5).
 _NVIDIA_SINCE = "24.11"
-#: The first that wants a GPU's cores to be one socket or all: _check_core_range_matches_sock() in src/interfaces/gres.c.
-_ONE_SOCKET_SINCE = "25.11"
-#: The first that wants them to be whole sockets.
-_WHOLE_SOCKETS_SINCE = "24.11"
+#: The first that wants a GPU's cores to be whole sockets, and the first that wants one socket or all:
+#: _check_core_range_matches_sock() in src/interfaces/gres.c.
+_WHOLE_SOCKETS_SINCE, _ONE_SOCKET_SINCE = "24.11", "25.11"
 _BY_CACHE = "l3cache_as_socket"
 _DRAINS = "a GPU is near a part of a socket's cores, and Slurm drains a node of which AutoDetect finds that"
 
@@ -29,22 +28,12 @@ def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list
     ``kinds`` are the hostlists of nodes with the same hardware. A reason that is the one before is empty.
 
     Raises:
-        ClusterctlError: the site asks for a detection that cannot see these GPUs.
+        ClusterctlError: MIG instances are declared whose numbers are not, yet.
     """
     blocks, said = [], ""
-    parameters = {name.lower(): value for name, value in cluster.slurm_parameters.items()}
-    site = site_of(
-        cluster.gpu_detection,
-        cluster.slurm_version,
-        parameters.get("slurmdparameters"),
-        simulated="gpu" in cluster.simulated,
-    )
+    site = _site(cluster)
     for nodes, hardware in kinds:
         how, reason = detection(site, hardware)
-        if any(gres.name == "gpu" for gres in hardware.gres or ()):
-            _require(site, nodes, hardware)
-            if how != "nvml":
-                _require_instances(nodes, hardware)
         lines = list(_lines(nodes, hardware, how))
         if lines:
             blocks.append({"reason": "" if reason == said else reason, "lines": lines})
@@ -77,6 +66,29 @@ def site_of(wanted: object, version: object, slurmd_parameters: object, *, simul
     return Site(str(wanted or "auto").strip(), str(version), frozenset(word.strip() for word in words), simulated)
 
 
+def require_gpus(cluster: Cluster) -> None:
+    """Refuse GPUs that Slurm could not see in the way that the site asks for.
+
+    Raises:
+        ClusterctlError: it names the nodes, and the ways out.
+    """
+    site = _site(cluster)
+    kinds = {id(node.hardware): node.hardware for node in cluster.nodes}
+    for hardware in kinds.values():
+        if any(gres.name == "gpu" for gres in hardware.gres or ()) and (wrong := _unseen(site, hardware)):
+            variable, problem, fix = wrong
+            nodes = hostlist.fold(node.name for node in cluster.nodes if node.hardware is hardware)
+            raise ClusterctlError(f"{nodes}: {problem}", fix=fix, said=(variable, ""))
+
+
+def _site(cluster: Cluster) -> Site:
+    parameters = {name.lower(): value for name, value in cluster.slurm_parameters.items()}
+    simulated = "gpu" in cluster.simulated
+    return site_of(
+        cluster.gpu_detection, cluster.slurm_version, parameters.get("slurmdparameters"), simulated=simulated
+    )
+
+
 def detection(site: Site, hardware: Hardware) -> tuple[str, str]:
     """Return ``files``, ``nvidia`` or ``nvml``, and the reason in a sentence.
 
@@ -107,34 +119,36 @@ def _chosen(site: Site, hardware: Hardware) -> tuple[str, str]:
     return "nvidia", "Detected from the driver, which needs no library; slurmd compares it with Gres= in slurm.conf"
 
 
-def _require(site: Site, nodes: str, hardware: Hardware) -> None:
-    if site.wanted not in ("nvidia", "nvml"):
-        return
+def _unseen(site: Site, hardware: Hardware) -> tuple[str, str, str] | None:
+    """Return why Slurm would not see these GPUs: the variable, the problem, and the ways out."""
     problem, fix = "", "leave slurm_conf_gpu_detection out"
-    if site.simulated:
-        problem = "simulated GPUs are device files without a driver"
-    elif site.wanted == "nvidia" and site.version < _NVIDIA_SINCE:
-        problem = f"Slurm {site.version} does not know it; {_NVIDIA_SINCE} is the first that does"
-    elif site.wanted == "nvidia" and hardware.mig:
-        problem = "it does not see MIG instances"
-    elif hardware.gpu_affinity == "numa" and not site.takes_parts:
-        problem = f"node_gpu_affinity is numa: {_DRAINS}"
-        fix += ", or set SlurmdParameters=numa_node_as_socket in slurm_conf_parameters"
+    if site.wanted in ("nvidia", "nvml"):
+        if site.simulated:
+            problem = "simulated GPUs are device files without a driver"
+        elif site.wanted == "nvidia" and site.version < _NVIDIA_SINCE:
+            problem = f"Slurm {site.version} does not know it; {_NVIDIA_SINCE} is the first that does"
+        elif site.wanted == "nvidia" and hardware.mig:
+            problem = "it does not see MIG instances"
+        elif hardware.gpu_affinity == "numa" and not site.takes_parts:
+            problem = f"node_gpu_affinity is numa: {_DRAINS}"
+            fix += ", or set SlurmdParameters=numa_node_as_socket in slurm_conf_parameters"
     if problem:
-        raise ClusterctlError(f"{nodes}: slurm_conf_gpu_detection is {site.wanted}: {problem}", fix=fix)
+        return "slurm_conf_gpu_detection", f"slurm_conf_gpu_detection is {site.wanted}: {problem}", fix
+    return None if site.wanted == "nvml" else _unmade(hardware)
 
 
-def _require_instances(nodes: str, hardware: Hardware) -> None:
-    """Refuse types that mean MIG instances which nobody makes."""
+def _unmade(hardware: Hardware) -> tuple[str, str, str] | None:
+    """Return what is wrong with a type that means MIG instances which nobody makes."""
     made = [profile for profiles in mig.layout(hardware.mig or ()).values() for profile in profiles]
     for kind in (gres.type for gres in hardware.gres or () if gres.name == "gpu" and gres.type):
         if (profile := mig.profile_in(kind)) and not any(mig.of_type(kind, one) for one in made):
-            raise ClusterctlError(
-                f"{nodes}: node_gres has {kind}, and node_mig makes no instance of {profile}: Slurm would find none",
-                fix=f"write node_mig, as 0:{profile}*2; where the instances are made by others, and Slurm has NVIDIA's "
+            return (
+                "node_gres",
+                f"node_gres has {kind}, and node_mig makes no instance of {profile}: Slurm would find none",
+                f"write node_mig, as 0:{profile}*2; where the instances are made by others, and Slurm has NVIDIA's "
                 "library built in: slurm_conf_gpu_detection=nvml",
-                said=("node_gres", ""),
             )
+    return None
 
 
 def _lines(nodes: str, hardware: Hardware, how: str) -> Iterable[dict[str, str]]:

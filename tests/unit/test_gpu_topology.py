@@ -81,9 +81,7 @@ def test_what_is_recorded_of_a_machine_renders_lines_that_slurm_takes_and_passes
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_that_slurm_would_drain_fails_preflight_where_its_affinity_is_not_declared(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_machine_that_slurm_would_drain_fails_where_its_affinity_is_not_declared(tmp_path: Path, name: str) -> None:
     found = facts(tmp_path, name)
     declared = {**recorded(found), "node_gpu_affinity": None}
 

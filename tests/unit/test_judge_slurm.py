@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 from machines import slurm_running
-from slurm_worlds import by_name, coded, container, controller, facts, machine, node, partition, verdicts, wants
+from slurm_worlds import (
+    DEVICES,
+    by_name,
+    coded,
+    container,
+    controller,
+    facts,
+    machine,
+    node,
+    partition,
+    verdicts,
+    wants,
+)
 
 from provision.judge import slurm
 from provision.judge.slurm_answers import settled, status
@@ -334,3 +346,13 @@ def test_a_node_that_slurmctld_does_not_hear_for_want_of_munge_waits_for_munge()
     found = by_name(slurm.checks(facts(own, silent), wants()))["node_state"]
     assert (found.verdict, found.cause) == ("unknown", "slurmd could not be asked: munged did not answer in time")
     assert by_name(slurm.checks(facts(own, drained), wants()))["node_state"].verdict == "fail"
+
+
+def test_counted_resources_agree_however_slurm_prints_their_number() -> None:
+    declared = "gpu:A40:4,nvme:3600G,link:lustre:no_consume:1"
+    listed = f"Gres Name=nvme Count={3600 * 2**30} ID=1 Flags=CountOnly\nGres Name=link Type=lustre Count=1 ID=2"
+    own = machine(devices=coded(f"{DEVICES}\n{listed}"))
+    printed = "gpu:A40:4(S:0-1),nvme:3600G,link:lustre:no_consume:1"
+
+    assert gres(own, controller([node(gres=printed)]), gres=declared).verdict == "pass"
+    assert gres(own, controller([node(gres=printed.replace("3600G", "3600M"))]), gres=declared).verdict == "fail"
