@@ -97,7 +97,7 @@ def _is_gpu(device):
 
 
 def bus(root, contained=False):
-    """Return what hardware records of GPUs need: their ids and products, and Slurm's Gres if every product is known.
+    """Return what hardware records of GPUs need: ids, products, CPUs, and Slurm's Gres if every product is known.
 
     A container (``contained``) sees the bus of the computer that it runs on, and none of it is its own.
     """
@@ -105,7 +105,14 @@ def bus(root, contained=False):
     products = [gpu["product"] for gpu in seen]
     return {
         "gpus_on_bus": len(seen),
-        "bus_gpus": [{key: gpu[key] for key in ("address", "id", "product")} for gpu in seen],
+        "bus_gpus": [
+            {
+                **{key: gpu[key] for key in ("address", "id", "product")},
+                # Where Slurm's detection has a GPU's cores from. The kernel knows it without a driver.
+                "cpus": read(root, f"sys/bus/pci/devices/{gpu['address']}/local_cpulist"),
+            }
+            for gpu in seen
+        ],
         "bus_gres": gres(products) if products and all(products) else "",
     }
 

@@ -44,16 +44,19 @@ def numbers(text):
 
 
 def topology(root):
-    """Return CPUs, sockets, cores per socket and threads per core of all online CPUs.
+    """Return CPUs, sockets, cores per socket and threads per core of all online CPUs, and which CPUs a socket has.
+
+    ``socket_cpus`` are those of each socket, and of all together, as the kernel lists them.
 
     CPUs = sockets * cores * threads always holds. Where the machine is not that regular (hybrid processors, some CPUs
     offline), it is described as one socket of as many single-threaded cores, as ``slurmd -C`` would be content with.
     A cpuset of the container or service that asks does not count: slurmd sees the whole machine too.
     """
-    cpus = numbers(read(root, "sys/devices/system/cpu/online"))
+    online = read(root, "sys/devices/system/cpu/online")
+    cpus = numbers(online)
     if not cpus:
         cpus = list(range(len(re.findall(r"^processor\s*:", read(root, "proc/cpuinfo"), re.M))))
-    sockets, cores = set(), set()
+    sockets, cores, lists = set(), set(), {online}
     for cpu in cpus:
         place = f"sys/devices/system/cpu/cpu{cpu}/topology"
         package = read(root, f"{place}/physical_package_id") or "0"
@@ -61,12 +64,15 @@ def topology(root):
         siblings = read(root, f"{place}/core_cpus_list") or read(root, f"{place}/thread_siblings_list") or str(cpu)
         sockets.add(package)
         cores.add((package, siblings))
-    shape = {"cpus": len(cpus), "sockets": len(sockets) or 1}
+        lists.add(read(root, f"{place}/package_cpus_list") or read(root, f"{place}/core_siblings_list"))
+    shape: dict = {"cpus": len(cpus), "sockets": len(sockets) or 1}
     shape["cores_per_socket"] = len(cores) // shape["sockets"] or 1
     shape["threads_per_core"] = len(cpus) // (shape["sockets"] * shape["cores_per_socket"]) or 1
     shape["regular"] = shape["cpus"] == shape["sockets"] * shape["cores_per_socket"] * shape["threads_per_core"]
     if not shape["regular"]:
         shape.update(sockets=1, cores_per_socket=shape["cpus"], threads_per_core=1)
+        lists = {online}
+    shape["socket_cpus"] = sorted(filter(None, lists))
     return shape
 
 
@@ -85,9 +91,12 @@ def cgroup_version(root):
 
 
 def gres_type(product):
-    """Return the type of a GPU in Slurm's spelling of its product name: ``NVIDIA A40`` is ``a40``."""
-    name = re.sub(r"^nvidia\s+", "", product.strip().lower())
-    return re.sub(r"[^a-z0-9_.-]", "_", re.sub(r"\s+", "_", name))
+    """Return a type for a GPU, ``a40`` for ``NVIDIA A40``: the longest part of Slurm's name for it that a type can be.
+
+    Slurm takes a type only if it is such a part (machine's ``gpu_products`` say more). ``TITAN X (Pascal)``: titan_x.
+    """
+    name = re.sub(r"^nvidia_", "", product.strip().lower().replace(" ", "_"))
+    return re.split(r"[^a-z0-9_.-]", name)[0].rstrip("_.-") or "gpu"
 
 
 def gpus(root, run=None):
@@ -130,6 +139,7 @@ def collect(root="/", run=None):
     devices = sorted(int(name[6:]) for name in listed(root, "dev") if re.match(r"nvidia\d+$", name))
     found.update(
         gres=gres(seen["products"]),
+        gpu_products=seen["products"],
         gpu_count=len(seen["products"]),
         gpu_source=seen["source"],
         gpu_addresses=seen["addresses"],

@@ -14,10 +14,11 @@ from ansible.module_utils.hosts_text import BEGIN, END
 #: Where the role remembers with which files slurmctld runs, and since when.
 RECORD = "/var/lib/clusterctl/slurm/running.json"
 
-#: How slurmctld begins the reason when a node registers with less than slurm.conf says (validate_node_specs() in
+#: How slurmctld begins the reason when it does not take a node as it registers (validate_node_specs() in
 #: src/slurmctld/node_mgr.c, gres_node_config_validate() in src/interfaces/gres.c, both 24.11).
 AT_REGISTRATION = re.compile(
     r"Low (RealMemory|TmpDisk|CPUs|socket\*core\*thread count)|gres/\S+ count (reported lower than configured|too low)"
+    r"|gres/\S+ GRES (autodetected core affinity|core specification) |gres/\S+ type \(.*\) reported but not configured"
 )
 
 #: Why slurmctld sets a node DOWN that has started anew since it last answered (validate_node_specs()); with

@@ -41,6 +41,7 @@ from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.inventory.plain import refuse_templates
 from provision.model.cluster import Cluster, Node
+from provision.slurm.gres import require_gpus
 
 Hosts = Mapping[str, Sequence[str]]
 Variables = Mapping[str, Mapping[str, Any]]
@@ -144,6 +145,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
             said=("cluster_name", ""),
         ) from error
     require_old_control_groups(cluster)
+    require_gpus(cluster)
     cluster = cluster.model_copy(update={"enforced": enforced_by(cluster, site)})
     proof = declared_proof.proof_from(site, people)
     require_admitted(cluster, proof)

@@ -54,7 +54,10 @@ def require_devices(where: str, hardware: Hardware) -> None:
 
 
 def _require_names(where: str, hardware: Hardware) -> None:
-    """Refuse what is almost one of Slurm's own resources: it would be counted, and no device be given."""
+    """Refuse what is almost one of Slurm's own resources: it would be counted, and no device be given.
+
+    And one of Slurm's own that nobody is to use up: slurm.conf(5) knows no_consume for others alone.
+    """
     names = {gres.name for gres in hardware.gres or ()}
     if (shares := sorted(names & {"mps", "shard"})) and "gpu" not in names:
         # "gres/mps requires that gres/gpu also be configured": src/plugins/gres.
@@ -64,8 +67,14 @@ def _require_names(where: str, hardware: Hardware) -> None:
             said=("node_gres", ""),
         )
     for gres in hardware.gres or ():
-        near = difflib.get_close_matches(gres.name, _SLURMS, n=1, cutoff=0.8)
-        if near and gres.name not in _SLURMS and near[0][0] == gres.name[0]:
+        if gres.endless and gres.name in _SLURMS:
+            raise ClusterctlError(
+                f"{where}: node_gres has no_consume for {gres.name}, whose devices Slurm hands out one by one",
+                fix=f"leave no_consume out, as {gres.model_copy(update={'endless': False})}; or share GPUs by shard",
+                said=("node_gres", ""),
+            )
+        near = difflib.get_close_matches(gres.name.lower(), _SLURMS, n=1, cutoff=0.8)
+        if near and gres.name not in _SLURMS and near[0][0] == gres.name[0].lower():
             raise ClusterctlError(
                 f"{where}: node_gres names {gres.name!r}, of which Slurm knows no devices",
                 fix=f"did you mean {near[0]}? Give a resource of your own a name that is less like it",

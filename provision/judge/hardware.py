@@ -6,18 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from provision.model import gres
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.cluster import Hardware
+from provision.model.discovered import gpus_off_sockets
 from provision.model.facts import HardwareFacts
+from provision.slurm.gres import Site, detection
 
 SUBJECT = Subject(
     "hardware",
     names=(
         "cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version", "real_memory", "gres",
-        "gpu_driver", "gpu_id", "gpus_on_bus",
+        "gpu_affinity", "gpu_driver", "gpu_id", "gpus_on_bus",
     ),
     fix="correct the inventory for this host, or repair the machine",
 )  # fmt: skip
@@ -25,31 +29,58 @@ SUBJECT = Subject(
 #: What must be equal, by its name in the facts; the inventory's has ``node_`` before it.
 _Name = Literal["cpus", "sockets", "cores_per_socket", "threads_per_core", "cgroup_version"]
 _COUNTS: tuple[_Name, ...] = get_args(_Name)
+_SHAPE: tuple[_Name, ...] = ("sockets", "cores_per_socket")
 
 _DIFFERS = "the machine differs from its inventory: other hardware, a failed part, or a firmware setting"
 
 
-def checks(facts: HardwareFacts, wants: Mapping[str, Any], *, simulated: bool = False) -> list[Check]:
+def checks(
+    facts: HardwareFacts, wants: Mapping[str, Any], *, simulated: bool = False, site: Site | None = None
+) -> list[Check]:
     """Compare what is declared (``wants``) with the machine: all checks of the subject.
 
-    ``simulated`` marks what is said of GPUs.
+    ``simulated`` marks what is said of GPUs. ``site`` is None where Slurm is not to be configured, yet: then nothing is
+    said of what it would take.
     """
+    detected = site is not None and _detected(site, wants)
+    regrouped = site is not None and site.regroups
     return [
-        *(_count(name, facts[name], wants.get(f"node_{name}")) for name in _COUNTS),
+        *(_count(name, facts, wants, regrouped=regrouped) for name in _COUNTS),
         _memory(int(facts["real_memory"]), wants.get("node_real_memory")),
-        _gres(facts, wants, simulated),
+        _gres(facts, wants, simulated, detected=detected),
+        _gpu_affinity(facts, site if detected else None, simulated),
         _gpu_driver(facts, simulated),
         _gpu_id(facts, wants.get("node_gres") is not None, simulated),
         _gpus_on_bus(facts, simulated),
     ]
 
 
-def _count(name: str, has: int, declared: object) -> Check:
+def _detected(site: Site, wants: Mapping[str, Any]) -> bool:
+    """Tell whether gres.conf lets Slurm detect the machine's GPUs."""
+    try:
+        resources = gres.parse(wants.get("node_gres") or ())
+    except ValueError:
+        return False
+    hardware = Hardware.model_construct(
+        gres=resources,
+        gres_files=wants.get("node_gres_files"),
+        gpu_affinity=wants.get("node_gpu_affinity"),
+        mig=wants.get("node_mig"),
+    )
+    return detection(site, hardware)[0] != "files"
+
+
+def _count(name: _Name, facts: HardwareFacts, wants: Mapping[str, Any], *, regrouped: bool) -> Check:
+    declared, has = wants.get(f"node_{name}"), facts[name]
     if declared is None:
         return SUBJECT.skip(name, "not declared")
-    source = f"node_{name}"
+    source, right = f"node_{name}", _whole(declared) == has
+    if regrouped and name in _SHAPE:
+        # slurmd -C then prints caches or NUMA nodes as sockets, and Slurm takes either.
+        told = [_whole(wants.get(f"node_{part}")) or facts[part] for part in _SHAPE]
+        right = right or math.prod(told) == math.prod(facts[part] for part in _SHAPE)
     fix = f"correct {source} for this host, or repair the machine"
-    return SUBJECT.check(name, _whole(declared) == has, has, declared, source=source, cause=_DIFFERS, fix=fix)
+    return SUBJECT.check(name, right, has, declared, source=source, cause=_DIFFERS, fix=fix)
 
 
 def _memory(has: int, declared: object) -> Check:
@@ -67,7 +98,7 @@ def _memory(has: int, declared: object) -> Check:
     )
 
 
-def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool) -> Check:
+def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool, *, detected: bool) -> Check:
     declared = wants.get("node_gres")
     if declared is None:
         return SUBJECT.skip("gres", "not declared")
@@ -75,10 +106,11 @@ def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool) -> Ch
         # node_gres counts instances, which the role nvidia_mig makes and proves.
         return SUBJECT.skip("gres", "MIG instances are declared, and proven by the checks of MIG")
     without_driver = not facts["gpu_count"] and facts["gpus_on_bus"]
-    there = str(facts["gres"])
+    there, products = str(facts["gres"]), facts.get("gpu_products")
     if without_driver:
         # The driver comes later; what is on the bus is there.
         there = str(facts.get("bus_gres") or f"gpu:{facts['gpus_on_bus']}")
+        products = [gpu["product"] for gpu in facts.get("bus_gpus", ())]
     try:
         wanted = gres.parse(declared)
     except ValueError as error:
@@ -87,7 +119,9 @@ def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool) -> Ch
         has = _types(gres.parse(there))
     except ValueError as error:
         return SUBJECT.unknown("gres", f"the machine's GPUs cannot be read: {error}")
-    verdict, cause, fix = _compared(has, _types(wanted))
+    if products is None or len(products) != sum(has.values()):
+        products = [kind for kind, count in has.items() for _ in range(count)]
+    verdict, cause, fix = _compared(products, _types(wanted), detected=detected)
     return SUBJECT.check(
         "gres",
         verdict,
@@ -100,23 +134,46 @@ def _gres(facts: HardwareFacts, wants: Mapping[str, Any], simulated: bool) -> Ch
     )
 
 
-def _compared(has: Mapping[str, int], wanted: Mapping[str, int]) -> tuple[Verdict, str, str]:
-    """Return verdict, cause and fix of GPUs by their types."""
-    if sum(has.values()) < sum(wanted.values()):
+def _compared(products: Sequence[str], wanted: Mapping[str, int], *, detected: bool) -> tuple[Verdict, str, str]:
+    """Return verdict, cause and fix of GPUs by their types; with device files a type is any word."""
+    if len(products) < sum(wanted.values()):
         cause = "fewer GPUs than declared: one is missing, failed, or has no driver"
         return Verdict.FAIL, cause, "nvidia-smi; lspci -d 10de:; repair the machine or correct node_gres"
-    if sum(has.values()) > sum(wanted.values()):
+    if len(products) > sum(wanted.values()):
         return Verdict.WARN, "more GPUs than declared: Slurm will not hand out the rest", "correct node_gres"
-    said = {(kind, name): gres.same_type(kind, name) for kind in wanted for name in has}
-    if all(sum(has[name] for name in has if said[kind, name]) >= count for kind, count in wanted.items()):
+    for kind, count in wanted.items():
+        if sum(not gres.other_product(kind, product) for product in products) < count:
+            cause = "the machine has GPUs of another type than declared"
+            return Verdict.FAIL, cause, "correct node_gres for this host, or repair the machine"
+    untaken = gres.untaken(wanted, products)
+    if not untaken or not detected:
         return Verdict.PASS, "", ""
-    if any(sum(has[name] for name in has if said[kind, name] is not False) < count for kind, count in wanted.items()):
-        cause = "the machine has GPUs of another type than declared"
-        return Verdict.FAIL, cause, "correct node_gres for this host, or repair the machine"
+    if not all(products):
+        cause = "what the driver will call these GPUs is not known, nor whether Slurm will know them by this type"
+        return Verdict.WARN, cause, "nvidia-smi --query-gpu=name --format=csv, once the driver runs"
+    kind, names = next(iter(untaken)), sorted(set(map(gres.slurms_name, products)))
     return (
-        Verdict.WARN,
-        "the types are spelled differently",
-        "write the type as the machine has it, so that automatic detection agrees with it",
+        Verdict.FAIL,
+        f"the driver's name, in Slurm {' or '.join(names)}, has no '{kind}' in it: Slurm would find no such GPU",
+        f"write node_gres=gpu:{gres.spelt_for(kind, names[0])}:{wanted[kind]}; or keep the type: "
+        "slurm_conf_gpu_detection=files",
+    )
+
+
+def _gpu_affinity(facts: HardwareFacts, detecting: Site | None, simulated: bool) -> Check:
+    """Judge whether Slurm takes the cores that its own detection finds near each GPU."""
+    if detecting is None:
+        return SUBJECT.skip("gpu_affinity", "Slurm does not detect GPUs here")
+    off = [] if detecting.takes_parts else gpus_off_sockets(facts)
+    return SUBJECT.check(
+        "gpu_affinity",
+        not off,
+        "; ".join(off[:4]) or "each GPU is near whole sockets",
+        "GPUs near whole sockets",
+        source="/sys/bus/pci/devices/*/local_cpulist",
+        cause="NUMA nodes are parts of sockets (NPS2, NPS4, SNC): Slurm drains a node when its detection finds that",
+        fix="declare node_gpu_affinity=numa for this host, so that gres.conf names device files",
+        simulated=simulated,
     )
 
 

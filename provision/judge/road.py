@@ -36,6 +36,7 @@ from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
 from provision.slurm.at_start import at_start
+from provision.slurm.gres import site_of
 
 #: A role's own judge, for what packages, files and services do not say.
 Judge = Callable[[MachineFacts, Mapping[str, Any]], Sequence[Check]]
@@ -66,7 +67,9 @@ def _can_be_provisioned(facts: MachineFacts, wants: Mapping[str, Any]) -> list[C
     """Judge what is refused before anything is changed: the machine, and, where it runs jobs, its hardware."""
     found = preflight.checks(facts, wants["settings"])
     if "hardware" in facts:
-        found += hardware.checks(facts["hardware"], wants["declared"], simulated=bool(wants["simulated"]))
+        simulated = bool(wants["simulated"])
+        site = site_of(**wants["slurm"], simulated=simulated)
+        found += hardware.checks(facts["hardware"], wants["declared"], simulated=simulated, site=site)
     return found
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from provision.judge.gpus import start_cause
 from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in
 from provision.judge.slurm_facts import Facts, Wants, answered
-from provision.model.checks import Check, Subject, Verdict
+from provision.judge.slurm_reasons import Reason, reason_of
+from provision.model.checks import Check, Detail, Subject, Verdict
 from provision.model.gres import counts, parse, printed
 from provision.model.text import sections
 
@@ -18,13 +19,15 @@ SUBJECT = Subject("slurm", ("node_state", "gres", "partitions"), fix="clusterctl
 WITHHELD = frozenset({"DRAIN", "MAINTENANCE", "RESERVED"})
 #: States in which slurmctld and slurmd do not hear each other.
 _UNHEARD = frozenset({"NOT_RESPONDING", "DOWN", "UNKNOWN"})
-#: What to do about a flag or a base state, in the order in which they are looked for.
+#: States that have a reason.
+_OUT = frozenset({"DOWN", "DRAIN", "INVALID_REG"})
+#: What to do about a flag or a base state of which no reason says more, in the order in which they are looked for.
 _DEAF = "what munge's checks say; else, on the node: docker exec slurmd scontrol ping; open port 6817 of the controller"
 _REMEDIES = (
     (
         "INVALID_REG",
-        "the node has less than slurm.conf says",
-        "clusterctl preflight tells which value; correct it or the machine; then clusterctl provision slurm",
+        "slurmctld does not take the node as it is",
+        "clusterctl preflight; on the controller: docker logs --tail 50 slurmctld",
     ),
     ("NOT_RESPONDING", "slurmd does not answer slurmctld", "on the node: docker logs --tail 20 slurmd"),
     (
@@ -72,7 +75,8 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
     if facts.munge_silent and set(node.state) & _UNHEARD and not node.hindered - _UNHEARD:
         # Slurm's daemons hear each other by munge's credentials only.
         return SUBJECT.unknown("node_state", node.told, cause=facts.munge_silent, fix="systemctl status munge")
-    cause, fix = _reason(facts, wants, node)
+    known = reason_of(node.reason)
+    cause, fix = _reason(facts, wants, node, known)
     withheld = (bool(set(node.state) & HEALTHY) or node.set_down) and node.hindered <= WITHHELD
     # A reservation is the site's own arrangement, and over by itself.
     mild = withheld and (node.hindered == {"RESERVED"} or not wants.verifying)
@@ -86,10 +90,11 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
         source=source,
         cause=f"{cause}: {node.reason}" if cause and node.reason else cause or node.reason,
         fix=fix,
+        details=[Detail(known.code, node.name)] if known else (),
     )
 
 
-def _reason(facts: Facts, wants: Wants, node: Node) -> tuple[str, str]:
+def _reason(facts: Facts, wants: Wants, node: Node, known: Reason | None) -> tuple[str, str]:
     """Return why a node is as it is, and what to do: what its own machine and the way to it show comes first."""
     state = set(node.state)
     if node.set_down:
@@ -102,6 +107,8 @@ def _reason(facts: Facts, wants: Wants, node: Node) -> tuple[str, str]:
             return silent, "on the node: docker ps --all; docker logs --tail 20 slurmd; docker restart slurmd"
         if way := _way(facts, wants, node):
             return way
+    if known and state & _OUT:
+        return known.cause, known.fix.replace("{node}", node.name)
     for word, cause, fix in _REMEDIES:
         if word in state:
             return cause, fix.replace("{node}", node.name)

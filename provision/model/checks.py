@@ -43,6 +43,16 @@ class Code(StrEnum):
     UNBUILT = "unbuilt"
     CONFIGURATION = "configuration"
     NEVER_RAN = "never_ran"
+    SOCKETS = "sockets"
+    DEVICES = "devices"
+    IN_USE = "in_use"
+    CORES = "cores"
+    MEMORY = "memory"
+    DISK = "disk"
+    SILENT = "silent"
+    REBOOTED = "rebooted"
+    PROGRAM = "program"
+    PROCESS = "process"
     OTHER = "other"
 
 

@@ -59,7 +59,7 @@ class Hardware(_Declared):
 
     Memory and disk are in MB, as in slurm.conf. ``gres`` empty is a declared absence of such devices. ``private_tmp``
     is false where jobs share the node's /tmp: not every kernel can give each its own. ``parameters`` are what else the
-    NodeName line has, in Slurm's words.
+    NodeName line has, in Slurm's words. ``gpu_affinity`` is numa where a GPU is near a part of a socket's cores.
     """
 
     cpus: Processors | None = None
@@ -70,6 +70,7 @@ class Hardware(_Declared):
     real_memory: Megabytes | None = None
     gres: Annotated[tuple[Gres, ...], BeforeValidator(parse)] | None = None
     gres_files: Annotated[Text, StringConstraints(pattern=_FILES)] | None = None
+    gpu_affinity: Literal["socket", "numa"] | None = None
     mig: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     mig_devices: Annotated[tuple[Text, ...], BeforeValidator(_listed)] | None = None
     features: Annotated[Text, StringConstraints(pattern=_FEATURES)] | None = None

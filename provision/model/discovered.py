@@ -89,6 +89,9 @@ def read(found: Mapping[str, Any], declared: Mapping[str, Any]) -> Discovered:
     except ValueError as error:
         observed = found.get("gres") or found.get("bus_gres") or found.get("gpu_count")
         refused.append(Refused("node_gres", shown(observed), str(error)))
+    if off := gpus_off_sockets(found):
+        more = f" and {len(off) - 1} more" if len(off) > 1 else ""
+        values.append(("node_gpu_affinity", "numa", f"local_cpulist: {off[0]}{more}, no whole socket"))
     try:
         # The count alone: what a port runs at today may be what is wrong with it, and is compared between machines.
         if ports := _bounded(found.get("rdma_ports") or 0, MAX_PORTS):
@@ -99,6 +102,18 @@ def read(found: Mapping[str, Any], declared: Mapping[str, Any]) -> Discovered:
         tuple(value for value in values if declared.get(value[0]) is None),
         tuple(value for value in refused if declared.get(value.name) is None),
     )
+
+
+def gpus_off_sockets(found: Mapping[str, Any]) -> list[str]:
+    """Return the GPUs on the bus that are near a part of a socket only, with their CPUs: NPS4, NPS2, SNC.
+
+    Slurm's detection reads the same file of the kernel, which lists CPUs in one way only.
+    """
+    sockets, gpus = found.get("socket_cpus"), found.get("bus_gpus")
+    if not isinstance(sockets, Sequence) or isinstance(sockets, str) or not sockets or not isinstance(gpus, Sequence):
+        return []
+    near = [(gpu.get("address"), gpu.get("cpus")) for gpu in gpus if isinstance(gpu, Mapping)]
+    return [f"{shown(address)} has {shown(cpus)}" for address, cpus in near if cpus and cpus not in sockets]
 
 
 def recorded_memory(found: int) -> int:

@@ -29,25 +29,31 @@ MAX_NUMBER = 2**64
 
 @with_config(STRICT)
 class BusGpu(TypedDict):
-    """A GPU on the bus; ``product`` is empty where its PCI id is not known."""
+    """A GPU on the bus; ``product`` is empty where its PCI id is not known. ``cpus`` are those that are near it."""
 
     address: Word
     id: Word
     product: Text
+    cpus: NotRequired[Text]
 
 
 @with_config(STRICT)
 class HardwareFacts(TypedDict):
-    """What a machine is made of, in Slurm's terms. ``real_memory`` in MiB."""
+    """What a machine is made of, in Slurm's terms. ``real_memory`` in MiB.
+
+    ``socket_cpus`` are the CPUs of each socket, and of all together; ``gpu_products`` the driver's names of the GPUs.
+    """
 
     cpus: Count
     sockets: Count
     cores_per_socket: Count
     threads_per_core: Count
     regular: NotRequired[bool]
+    socket_cpus: NotRequired[list[Text]]
     real_memory: Memory
     cgroup_version: Annotated[int, Field(ge=1, le=2)]
     gres: Text
+    gpu_products: NotRequired[list[Text]]
     gpu_count: Count
     gpu_source: Text
     gpu_addresses: list[Word]

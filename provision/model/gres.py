@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 # A type may begin with a digit, as MIG's 1g.10gb does, but is no number: gpu:4 is a count.
-_GRES = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(:(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?:(?P<count>[0-9]{1,7})")
+_GRES = re.compile(
+    r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)(:(?!no_consume:)(?P<type>(?=[0-9]*[A-Za-z_])[A-Za-z0-9_.-]+))?"
+    r"(?P<endless>:no_consume)?:(?P<count>[0-9]{1,19})(?P<unit>[KMGTPkmgtp]?)"
+)
+#: slurm.conf(5), Gres: what a count may end with, each 1024 times the one before.
+_UNITS = " KMGTP"
 #: What Slurm adds when it prints resources: the sockets behind them, their numbers, or that there are none.
 _ADDED = re.compile(r"\((S:[0-9,-]+|IDX:(?:[0-9,-]*|N/A)|null)\)")
 #: Resources that are there and of which none is in use.
@@ -19,22 +24,31 @@ _MODEL = re.compile(
     r"(?<![a-z0-9])(?:rtx|gtx|tesla|nvidia)*((?:gb|gh|gv|[ablhptv])\d{1,4}(?:[gs](?![a-z]))?|\d{4})(?![0-9])"
 )
 
-#: Devices of one kind on one node that anybody can mean. Slurm counts further; a machine that claims more is lying, and
-#: each device is a line of gres.conf.
-MAX_COUNT = 1024
+#: GPUs of one kind on one node: with device files Slurm counts no further (MAX_GRES_BITMAP in src/interfaces/gres.c).
+MAX_GPUS = 1024
+#: What has no device is a number of 64 bits.
+_MOST = 2**63 - 1
 
 
 class Gres(BaseModel):
-    """Generic resources of one kind on one node, such as four A40 GPUs. ``type`` is None where it is not told."""
+    """Generic resources of one kind on one node, such as four A40 GPUs. ``type`` is None where it is not told.
+
+    ``endless`` is Slurm's no_consume: jobs ask for it, and use none up.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str
     type: str | None
     count: int
+    endless: bool = False
 
     def __str__(self) -> str:
-        return ":".join(str(part) for part in (self.name, self.type, self.count) if part is not None)
+        count, unit = self.count, 0
+        while count % 1024 == 0 and unit < len(_UNITS) - 1:
+            count, unit = count // 1024, unit + 1
+        parts = (self.name, self.type, "no_consume" if self.endless else None, f"{count}{_UNITS[unit].strip()}")
+        return ":".join(part for part in parts if part is not None)
 
     @property
     def kind(self) -> str:
@@ -43,21 +57,24 @@ class Gres(BaseModel):
 
 
 def gres_from(value: object) -> Gres:
-    """Read ``gpu:A40:4`` or ``gpu:4``, as Slurm's Gres= writes them.
+    """Read ``gpu:A40:4``, ``nvme:3600G`` or ``bandwidth:lustre:no_consume:4G``, as Slurm's Gres= writes them.
 
     Raises:
-        ValueError: the count is missing, zero, negative, no whole number or above :data:`MAX_COUNT`.
+        ValueError: the count is missing, zero, negative, no whole number or more than Slurm counts.
     """
     if isinstance(value, Gres):
         return value
     found = _GRES.fullmatch(value.strip()) if isinstance(value, str) else None
-    if not found or int(found["count"]) < 1:
+    count = int(found["count"]) * 1024 ** _UNITS.index(found["unit"].upper() or " ") if found else 0
+    if not found or count < 1:
         raise ValueError(
             f"'{value}' must be name:type:count or name:count with a count of 1 or more, for example gpu:A40:4"
         )
-    if int(found["count"]) > MAX_COUNT:
-        raise ValueError(f"'{value}' names more than {MAX_COUNT} devices of one kind on one node")
-    return Gres(name=found["name"], type=found["type"], count=int(found["count"]))
+    if found["name"] == "gpu" and count > MAX_GPUS:
+        raise ValueError(f"'{value}' names more than {MAX_GPUS} devices of one kind on one node")
+    if count > _MOST:
+        raise ValueError(f"'{value}' is more than Slurm counts")
+    return Gres(name=found["name"], type=found["type"], count=count, endless=bool(found["endless"]))
 
 
 def parse(value: object) -> tuple[Gres, ...]:
@@ -99,26 +116,36 @@ def gpus(value: object) -> int:
     return sum(one.count for one in parse(value or ()) if one.name == "gpu")
 
 
-def same_type(declared: str, found: str) -> bool | None:
-    """Tell whether two types of GPU name the same product; None where nobody can, as of a name that a site made up.
+def other_product(kind: str, name: str) -> bool:
+    """Tell whether a type and a driver's name are of two products, as ``a40`` and ``NVIDIA H100 NVL``.
 
-    ``a100`` and ``NVIDIA A100-SXM4-80GB`` do, ``a40`` and ``h100`` do not. Slurm
-    takes any part of the driver's name for a type; people write it with other signs between, and in other cases.
+    False where nobody can tell, as of a type that a site has made up.
     """
-    declared, found = declared.lower(), found.lower()
-    if declared and not found:
-        return None
-    if _within(declared, found) or _within(found, declared):
-        return True
-    models = [set(_MODEL.findall(re.sub(r"[^a-z0-9]+", " ", text))) for text in (declared, found)]
-    if all(models):
-        return bool(models[0] & models[1])
-    return None
+    models = [set(_MODEL.findall(re.sub(r"[^a-z0-9]+", " ", text.lower()))) for text in (kind, name)]
+    return all(models) and not models[0] & models[1]
 
 
-def _within(part: str, whole: str) -> bool:
-    """Tell whether one name is a part of the other: as Slurm sees it, or word by word. A10 is no part of A100."""
-    words = [re.findall(r"[a-z0-9]+", text) for text in (part, whole)]
-    if set(words[0]) <= set(words[1]):
-        return True
-    return re.search(rf"{re.escape(''.join(words[0]))}(?![0-9])", "".join(words[1])) is not None
+def slurms_name(product: str) -> str:
+    """Return a driver's name of a GPU as Slurm has it: gpu_common_underscorify_tolower() in src/plugins/gpu/common."""
+    return product.lower().replace(" ", "_")
+
+
+def untaken(wanted: Mapping[str, int], products: Iterable[str]) -> dict[str, int]:
+    """Return of which types Slurm's detection finds too few GPUs, and how many are missing.
+
+    A type is a part of Slurm's name for a GPU, to the letter; the longest type takes the GPUs that it fits first
+    (_normalize_sys_gres_types() in src/plugins/gres/gpu/gres_gpu.c).
+    """
+    left = dict(sorted(wanted.items(), key=lambda item: -len(item[0])))
+    for name in sorted(map(slurms_name, products), key=len, reverse=True):
+        kind = next((kind for kind in left if left[kind] and kind.lower() in name), None)
+        if kind is not None:
+            left[kind] -= 1
+    return {kind: count for kind, count in left.items() if count}
+
+
+def spelt_for(kind: str, product: str) -> str:
+    """Return a type that Slurm would take for a GPU: ``rtx_4090`` for ``rtx4090``, else all of the name that can be."""
+    name = slurms_name(product)
+    found = re.search("[_.-]*".join(re.findall("[a-z0-9]", kind.lower())), name)
+    return found[0] if found else re.split("[^a-z0-9_.-]", name.removeprefix("nvidia_"))[0].rstrip("_.-")

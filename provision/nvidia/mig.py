@@ -34,6 +34,7 @@ SLICES = 7
 
 _ITEM = re.compile(r"(?P<gpus>\d{1,2}(-\d{1,2})?):(?P<profile>[0-9a-z.+-]+?)(\*(?P<count>\d{1,2}))?")
 _PROFILE = re.compile(r"(?P<compute>[1-9])g\.\d{1,3}gb([+-][a-z]+(\.[a-z]+)?)*")
+_OF_TYPE = re.compile(r"(?:^|[^a-z0-9])([1-9]g\.\d{1,3}gb)(?:$|[.+-])")
 _DEVICE = re.compile(r"(?P<gpu>\d{1,2})/(?P<instance>\d{1,2})/(?P<compute>\d):(?P<profile>[0-9a-z.+-]+)")
 
 _ROW = re.compile(
@@ -143,6 +144,12 @@ def of_type(kind: str, profile: str) -> bool:
     """Tell whether a type in Slurm's words, ``a100_1g.5gb`` or ``1g.5gb``, means a profile."""
     # Slurm has no "+" in a type.
     return kind.lower().endswith(profile.replace("+", "."))
+
+
+def profile_in(kind: str) -> str:
+    """Return the profile that a type in Slurm's words names, ``1g.5gb`` of ``a100_1g.5gb``; or nothing."""
+    found = _OF_TYPE.search(kind.lower())
+    return found[1] if found else ""
 
 
 def listed(text: str) -> tuple[Device, ...]:

@@ -137,7 +137,9 @@ def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
 
 def _in_slurm_conf(hardware: Hardware) -> Hardware:
     """Return the hardware without what does not stand on a NodeName line or in gres.conf."""
-    return hardware.model_copy(update={"cgroup_version": None, "private_tmp": None})
+    without = {"cgroup_version": None, "private_tmp": None}
+    # It decides how gres.conf names a node's GPUs where nothing else does.
+    return hardware.model_copy(update=without if hardware.gpu_affinity == "numa" else without | {"gpu_affinity": None})
 
 
 def _shared_tmp(cluster: Cluster) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from provision import hostlist
 from provision.errors import ClusterctlError
@@ -13,6 +13,11 @@ from provision.nvidia import mig
 
 #: The first release that knows AutoDetect=nvidia: gres.conf(5).
 _NVIDIA_SINCE = "24.11"
+#: The first that wants a GPU's cores to be whole sockets, and the first that wants one socket or all:
+#: _check_core_range_matches_sock() in src/interfaces/gres.c.
+_WHOLE_SOCKETS_SINCE, _ONE_SOCKET_SINCE = "24.11", "25.11"
+_BY_CACHE = "l3cache_as_socket"
+_DRAINS = "a GPU is near a part of a socket's cores, and Slurm drains a node of which AutoDetect finds that"
 
 _BY_HAND = "slurm_conf_gpu_detection says so"
 
@@ -23,11 +28,12 @@ def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list
     ``kinds`` are the hostlists of nodes with the same hardware. A reason that is the one before is empty.
 
     Raises:
-        ClusterctlError: the site asks for a detection that cannot see these GPUs.
+        ClusterctlError: MIG instances are declared whose numbers are not, yet.
     """
     blocks, said = [], ""
+    site = _site(cluster)
     for nodes, hardware in kinds:
-        how, reason = detection(cluster, nodes, hardware)
+        how, reason = detection(site, hardware)
         lines = list(_lines(nodes, hardware, how))
         if lines:
             blocks.append({"reason": "" if reason == said else reason, "lines": lines})
@@ -35,47 +41,114 @@ def gres_values(cluster: Cluster, kinds: Sequence[tuple[str, Hardware]]) -> list
     return blocks
 
 
-def detection(cluster: Cluster, nodes: str, hardware: Hardware) -> tuple[str, str]:
+class Site(NamedTuple):
+    """What of a whole site decides how GPUs are detected; ``slurmd`` are the words of SlurmdParameters."""
+
+    wanted: str
+    version: str
+    slurmd: frozenset[str]
+    simulated: bool
+
+    @property
+    def regroups(self) -> bool:
+        """True where Slurm's sockets are no sockets: a GPU's NUMA node is made of whole ones."""
+        return bool(self.slurmd & {_BY_CACHE, "numa_node_as_socket"})
+
+    @property
+    def takes_parts(self) -> bool:
+        """True where a GPU may be near a part of a socket's cores, and the node is not drained for it."""
+        return self.regroups or self.version < _WHOLE_SOCKETS_SINCE
+
+
+def site_of(wanted: object, version: object, slurmd_parameters: object, *, simulated: bool) -> Site:
+    """Return the site of these values, as an inventory has them or leaves them out."""
+    words = str(slurmd_parameters or "").lower().split(",")
+    return Site(str(wanted or "auto").strip(), str(version), frozenset(word.strip() for word in words), simulated)
+
+
+def require_gpus(cluster: Cluster) -> None:
+    """Refuse GPUs that Slurm could not see in the way that the site asks for.
+
+    Raises:
+        ClusterctlError: it names the nodes, and the ways out.
+    """
+    site = _site(cluster)
+    kinds = {id(node.hardware): node.hardware for node in cluster.nodes}
+    for hardware in kinds.values():
+        if any(gres.name == "gpu" for gres in hardware.gres or ()) and (wrong := _unseen(site, hardware)):
+            variable, problem, fix = wrong
+            nodes = hostlist.fold(node.name for node in cluster.nodes if node.hardware is hardware)
+            raise ClusterctlError(f"{nodes}: {problem}", fix=fix, said=(variable, ""))
+
+
+def _site(cluster: Cluster) -> Site:
+    parameters = {name.lower(): value for name, value in cluster.slurm_parameters.items()}
+    simulated = "gpu" in cluster.simulated
+    return site_of(
+        cluster.gpu_detection, cluster.slurm_version, parameters.get("slurmdparameters"), simulated=simulated
+    )
+
+
+def detection(site: Site, hardware: Hardware) -> tuple[str, str]:
     """Return ``files``, ``nvidia`` or ``nvml``, and the reason in a sentence.
 
     Slurm's own detection is the first choice: it follows the driver's numbering, and compares what is there with
     node_gres. It needs a driver that it can ask.
     """
-    wanted = cluster.gpu_detection
     if not any(gres.name == "gpu" for gres in hardware.gres or ()):
         return "files", ""
-    if wanted == "auto":
-        return _chosen(cluster, hardware)
-    if wanted != "files":
-        _require(wanted, cluster, nodes, hardware)
+    if site.wanted == "auto":
+        return _chosen(site, hardware)
     told = {"files": "Device files", "nvidia": "Detected from the driver", "nvml": "Detected with NVIDIA's library"}
-    return wanted, f"{told[wanted]}: {_BY_HAND}"
+    return site.wanted, f"{told[site.wanted]}: {_BY_HAND}"
 
 
-def _chosen(cluster: Cluster, hardware: Hardware) -> tuple[str, str]:
-    if "gpu" in cluster.simulated:
+def _chosen(site: Site, hardware: Hardware) -> tuple[str, str]:
+    if site.simulated:
         return "files", "Device files: these GPUs are simulated, so there is no driver that could be asked"
     if hardware.mig:
         return "files", "Device files: AutoDetect=nvidia does not see MIG instances, and nvml is not in every build"
     if hardware.gres_files:
         return "files", "Device files: node_gres_files names them"
-    if cluster.slurm_version < _NVIDIA_SINCE:
+    if site.version < _NVIDIA_SINCE:
         return "files", f"Device files: Slurm before {_NVIDIA_SINCE} detects GPUs only with NVIDIA's library built in"
+    if hardware.gpu_affinity == "numa" and not site.takes_parts:
+        return "files", f"Device files: {_DRAINS}"
+    if _BY_CACHE in site.slurmd and site.version >= _ONE_SOCKET_SINCE:
+        return "files", f"Device files: with {_BY_CACHE} a GPU may be near several of Slurm's sockets, which wants one"
     return "nvidia", "Detected from the driver, which needs no library; slurmd compares it with Gres= in slurm.conf"
 
 
-def _require(wanted: str, cluster: Cluster, nodes: str, hardware: Hardware) -> None:
-    problem = ""
-    if "gpu" in cluster.simulated:
-        problem = "simulated GPUs are device files without a driver"
-    elif wanted == "nvidia" and cluster.slurm_version < _NVIDIA_SINCE:
-        problem = f"Slurm {cluster.slurm_version} does not know it; {_NVIDIA_SINCE} is the first that does"
-    elif wanted == "nvidia" and hardware.mig:
-        problem = "it does not see MIG instances"
+def _unseen(site: Site, hardware: Hardware) -> tuple[str, str, str] | None:
+    """Return why Slurm would not see these GPUs: the variable, the problem, and the ways out."""
+    problem, fix = "", "leave slurm_conf_gpu_detection out"
+    if site.wanted in ("nvidia", "nvml"):
+        if site.simulated:
+            problem = "simulated GPUs are device files without a driver"
+        elif site.wanted == "nvidia" and site.version < _NVIDIA_SINCE:
+            problem = f"Slurm {site.version} does not know it; {_NVIDIA_SINCE} is the first that does"
+        elif site.wanted == "nvidia" and hardware.mig:
+            problem = "it does not see MIG instances"
+        elif hardware.gpu_affinity == "numa" and not site.takes_parts:
+            problem = f"node_gpu_affinity is numa: {_DRAINS}"
+            fix += ", or set SlurmdParameters=numa_node_as_socket in slurm_conf_parameters"
     if problem:
-        raise ClusterctlError(
-            f"{nodes}: slurm_conf_gpu_detection is {wanted}: {problem}", fix="leave slurm_conf_gpu_detection out"
-        )
+        return "slurm_conf_gpu_detection", f"slurm_conf_gpu_detection is {site.wanted}: {problem}", fix
+    return None if site.wanted == "nvml" else _unmade(hardware)
+
+
+def _unmade(hardware: Hardware) -> tuple[str, str, str] | None:
+    """Return what is wrong with a type that means MIG instances which nobody makes."""
+    made = [profile for profiles in mig.layout(hardware.mig or ()).values() for profile in profiles]
+    for kind in (gres.type for gres in hardware.gres or () if gres.name == "gpu" and gres.type):
+        if (profile := mig.profile_in(kind)) and not any(mig.of_type(kind, one) for one in made):
+            return (
+                "node_gres",
+                f"node_gres has {kind}, and node_mig makes no instance of {profile}: Slurm would find none",
+                f"write node_mig, as 0:{profile}*2; where the instances are made by others, and Slurm has NVIDIA's "
+                "library built in: slurm_conf_gpu_detection=nvml",
+            )
+    return None
 
 
 def _lines(nodes: str, hardware: Hardware, how: str) -> Iterable[dict[str, str]]:

@@ -81,7 +81,7 @@ for part in ("bus", "kernel", "packages", "users"):
 gpu = plugin("plugins/module_utils/machine_gpu.py", "ansible.module_utils.machine_gpu")
 
 
-plugin("plugins/module_utils/slurm_running.py", "ansible.module_utils.slurm_running")
+slurm_running = plugin("plugins/module_utils/slurm_running.py", "ansible.module_utils.slurm_running")
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -122,6 +122,8 @@ def processors(root: Path, *, sockets: int, cores: int, threads: int, offline: f
         # Core numbers repeat in every socket, as they do on real machines.
         files[f"{place}/core_id"] = f"{core % cores}\n"
         files[f"{place}/core_cpus_list"] = ",".join(map(str, siblings)) + "\n"
+        package = [other for other in online if other % (sockets * cores) // cores == core // cores]
+        files[f"{place}/core_siblings_list"] = ",".join(map(str, package)) + "\n"
     return tree(root, files)
 
 

@@ -11,10 +11,16 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import hardware as machine_hardware
 
 from provision.inventory import hardware_file
 from provision.judge import hardware
 from provision.model import discovered
+from provision.slurm.gres import Site, site_of
+
+#: What Slurm is told of a site that says nothing itself, and of one that has device files named.
+SITE = site_of("auto", "24.11", "", simulated=False)
+FILES = site_of("files", "24.11", "", simulated=False)
 
 TODAY = datetime.date(2026, 11, 21)
 
@@ -49,8 +55,16 @@ def found(**changes: Any) -> dict[str, Any]:
     return {**A40, **changes}
 
 
-def judged(declared: dict[str, Any], **changes: Any) -> dict[str, dict[str, Any]]:
-    return {check.id: check.as_dict() for check in hardware.checks(found(**changes), declared)}
+def driven(products: list[str]) -> dict[str, Any]:
+    """Return what a machine says of GPUs of these names, which a driver runs."""
+    count = len(products)
+    kinds = machine_hardware.gres(products)
+    return {"gpu_products": products, "gres": kinds, "gpu_count": count, "gpus_on_bus": count}
+
+
+def judged(declared: dict[str, Any], site: Site | None = None, **changes: Any) -> dict[str, dict[str, Any]]:
+    checks = hardware.checks(found(**changes), declared, site=site)  # type: ignore[arg-type]
+    return {check.id: check.as_dict() for check in checks}
 
 
 def test_what_agrees_passes_and_what_is_undeclared_is_skipped_with_that_reason() -> None:
@@ -105,38 +119,70 @@ def test_more_memory_than_there_is_fails_with_both_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "gres", "count", "verdict"),
+    ("declared", "products", "verdict"),
     [
-        ("gpu:A40:4", "gpu:a40:4", 4, "pass"),
-        ("gpu:4", "gpu:a40:4", 4, "pass"),
-        ("gpu:a40:2,gpu:a40:2", "gpu:a40:4", 4, "pass"),
-        ("gpu:a40:4", "gpu:a40:3", 3, "fail"),
-        ("gpu:a40:4", "", 0, "fail"),
-        ("gpu:a40:2", "gpu:a40:4", 4, "warn"),
-        ("", "gpu:a40:4", 4, "warn"),
-        ("gpu:h100:4", "gpu:a40:4", 4, "fail"),
-        ("gpu:a10:4", "gpu:a100-sxm4-80gb:4", 4, "fail"),
-        ("gpu:a100:4", "gpu:a100:2,gpu:h100:2", 4, "fail"),
-        ("gpu:a100:2,gpu:h100:2", "gpu:a100:4", 4, "fail"),
-        ("gpu:rtx_a6000:2", "gpu:nvidia_rtx_6000_ada_generation:2", 2, "fail"),
-        # Written by hand: in another case, with other signs, a part of the name, or a word of the site's own.
-        ("gpu:a100:4", "gpu:nvidia_a100-sxm4-80gb:4", 4, "pass"),
-        ("gpu:A100-SXM4-80GB:4", "gpu:a100_sxm4_80gb:4", 4, "pass"),
-        ("gpu:a100_80gb:4", "gpu:a100-sxm4-80gb:4", 4, "pass"),
-        ("gpu:nvidia_a40:4", "gpu:a40:4", 4, "pass"),
-        ("gpu:h100nvl:4", "gpu:nvidia_h100_nvl:4", 4, "pass"),
-        ("gpu:h100sxm:8", "gpu:nvidia_h100_80gb_hbm3:8", 8, "pass"),
-        ("gpu:rtx4090:2", "gpu:nvidia_geforce_rtx_4090:2", 2, "pass"),
-        ("gpu:4", "gpu:nvidia_h100_80gb_hbm3:4", 4, "pass"),
-        ("gpu:big:4", "gpu:a40:4", 4, "warn"),
-        ("gpu:h100:4", "gpu:h100_80gb_hbm3:4", 4, "pass"),
-        ("", "", 0, "pass"),
+        ("gpu:A40:4", ["NVIDIA A40"] * 4, "pass"),
+        ("gpu:4", ["NVIDIA A40"] * 4, "pass"),
+        ("gpu:a40:2,gpu:a40:2", ["NVIDIA A40"] * 4, "pass"),
+        ("gpu:a40:4", ["NVIDIA A40"] * 3, "fail"),
+        ("gpu:a40:4", [], "fail"),
+        ("gpu:a40:2", ["NVIDIA A40"] * 4, "warn"),
+        ("", ["NVIDIA A40"] * 4, "warn"),
+        ("", [], "pass"),
+        ("gpu:h100:4", ["NVIDIA A40"] * 4, "fail"),
+        (
+            "gpu:a100:4",
+            ["NVIDIA A100 80GB PCIe", "NVIDIA A100 80GB PCIe", "NVIDIA H100 PCIe", "NVIDIA H100 PCIe"],
+            "fail",
+        ),
+        ("gpu:a100:1,gpu:h100:1", ["NVIDIA A100 80GB PCIe"] * 2, "fail"),
+        ("gpu:rtx_a6000:2", ["NVIDIA RTX 6000 Ada Generation"] * 2, "fail"),
+        # Slurm would take this one: A10 is a part of A100.
+        ("gpu:a10:4", ["NVIDIA A100-SXM4-80GB"] * 4, "fail"),
+        ("gpu:nvidia_a40:4", ["NVIDIA A40"] * 4, "pass"),
+        ("gpu:h100:4", ["NVIDIA H100 80GB HBM3"] * 4, "pass"),
+        ("gpu:RTX_4090:2", ["NVIDIA GeForce RTX 4090"] * 2, "pass"),
+        ("gpu:a100:1,gpu:a100-sxm4-80gb:1", ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB"], "pass"),
     ],
 )
-def test_gpus_are_compared_by_number_and_type(declared: str, gres: str, count: int, verdict: str) -> None:
-    checks = judged({"node_gres": declared}, gres=gres, gpu_count=count, gpus_on_bus=count)
+@pytest.mark.parametrize("site", [None, SITE])
+def test_gpus_are_compared_by_number_and_product(
+    declared: str, products: list[str], verdict: str, site: Site | None
+) -> None:
+    assert judged({"node_gres": declared}, site, **driven(products))["hardware.gres"]["verdict"] == verdict
 
-    assert checks["hardware.gres"]["verdict"] == verdict
+
+@pytest.mark.parametrize(
+    ("kind", "product", "spelling"),
+    [
+        ("rtx4090", "NVIDIA GeForce RTX 4090", "rtx_4090"),
+        ("h100nvl", "NVIDIA H100 NVL", "h100_nvl"),
+        ("titanrtx", "NVIDIA TITAN RTX", "titan_rtx"),
+        ("rtxa6000", "NVIDIA RTX A6000", "rtx_a6000"),
+        ("A100_SXM4_80GB", "NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("a100_80gb", "NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("a100l", "NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("v100l", "Tesla V100-SXM2-32GB", "tesla_v100-sxm2-32gb"),
+        ("titanxpascal", "NVIDIA TITAN X (Pascal)", "titan_x"),
+        ("big", "NVIDIA A40", "a40"),
+    ],
+)
+def test_a_type_that_is_no_part_of_the_drivers_name_fails_with_one_that_is_but_for_device_files(
+    kind: str, product: str, spelling: str
+) -> None:
+    declared = {"node_gres": f"gpu:{kind}:4"}
+
+    check = judged(declared, SITE, **driven([product] * 4))["hardware.gres"]
+
+    assert check["verdict"] == "fail"
+    assert f"write node_gres=gpu:{spelling}:4; or keep the type: slurm_conf_gpu_detection=files" in check["fix"]
+    assert (
+        judged({"node_gres": f"gpu:{spelling}:4"}, SITE, **driven([product] * 4))["hardware.gres"]["verdict"] == "pass"
+    )
+    for files in (FILES, None):
+        assert judged(declared, files, **driven([product] * 4))["hardware.gres"]["verdict"] == "pass"
+    named = {**declared, "node_gres_files": "/dev/nvidia[0-3]"}
+    assert judged(named, SITE, **driven([product] * 4))["hardware.gres"]["verdict"] == "pass"
 
 
 def test_instances_of_mig_are_not_compared_with_whole_gpus() -> None:
@@ -196,7 +242,7 @@ def test_a_gpu_with_an_unknown_id_is_unknown_until_its_type_is_declared() -> Non
     assert "0000:3b:00.0 (PCI id 10de:ffff)" in checks["hardware.gpu_id"]["observed"]
     assert "declare node_gres" in checks["hardware.gpu_id"]["fix"]
     assert "node_gres" not in {name for name, *_ in discovered.read(found(**NEW), {}).values}
-    declared = judged({"node_gres": "gpu:new:1"}, **NEW)
+    declared = judged({"node_gres": "gpu:new:1"}, SITE, **NEW)
     assert declared["hardware.gpu_id"]["verdict"] == "warn"
     assert declared["hardware.gres"]["verdict"] == "warn"
 

@@ -25,6 +25,7 @@ def test_the_topology_is_told_in_slurms_terms(tmp_path: Path, sockets: int, core
 
     found = hardware.topology(tmp_path)
 
+    assert len(found.pop("socket_cpus")) == (1 if sockets == 1 else sockets + 1)
     assert found == {
         "cpus": sockets * cores * threads,
         "sockets": sockets,
@@ -86,12 +87,14 @@ def test_only_pure_cgroup_v2_counts_as_v2(tmp_path: Path, own: str, mounts: str,
         ("NVIDIA H100 80GB HBM3", "h100_80gb_hbm3"),
         ("Tesla V100-SXM2-16GB", "tesla_v100-sxm2-16gb"),
         ("NVIDIA RTX 6000 Ada Generation", "rtx_6000_ada_generation"),
-        ("Quadro (odd, name)=x#", "quadro__odd__name__x_"),
+        ("NVIDIA TITAN X (Pascal)", "titan_x"),
+        ("(odd)", "gpu"),
         ("SIM", "sim"),
     ],
 )
 def test_a_type_is_the_products_name_in_slurms_spelling(product: str, name: str) -> None:
     assert hardware.gres_type(product) == name
+    assert name in product.lower().replace(" ", "_") or name == "gpu"
 
 
 def test_gpus_are_counted_by_type(tmp_path: Path) -> None:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from slurm_worlds import by_name, coded, container, controller, facts, machine, node, partition, verdicts, wants
+from machines import slurm_running
+from slurm_worlds import (
+    DEVICES,
+    by_name,
+    coded,
+    container,
+    controller,
+    facts,
+    machine,
+    node,
+    partition,
+    verdicts,
+    wants,
+)
 
 from provision.judge import slurm
 from provision.judge.slurm_answers import settled, status
@@ -43,7 +56,7 @@ def test_a_node_that_takes_jobs_passes(words: Any) -> None:
         (["IDLE", "NOT_RESPONDING"], "docker logs"),
         (["DOWN"], "docker logs"),
         (["UNKNOWN"], "docker logs"),
-        (["IDLE", "INVALID_REG"], "clusterctl preflight"),
+        (["IDLE", "INVALID_REG"], "docker logs --tail 50 slurmctld"),
         (["MIXED", "MAINTENANCE"], "scontrol show node node1"),
         (["IDLE", "POWERING_UP"], "scontrol show node node1"),
         ("IDLE+DRAIN", "State=RESUME"),
@@ -51,11 +64,58 @@ def test_a_node_that_takes_jobs_passes(words: Any) -> None:
     ],
 )
 def test_a_flag_that_keeps_jobs_away_fails_although_the_base_state_is_good(words: Any, fix: str) -> None:
-    check = state(state=words, reason="Low RealMemory")
+    check = state(state=words, reason="look at the fan")
 
     assert check.verdict == "fail"
     assert fix in check.fix
-    assert "Low RealMemory" in check.observed
+    assert "look at the fan" in check.observed
+
+
+#: As slurmctld writes them, in Slurm 24.11.5; the first from a cluster's report (SlinkyProject/slurm-operator 205).
+REASONS = {
+    "gres/gpu GRES autodetected core affinity 0-15 on node n1 doesn't match socket boundaries. (Socket 0 is cores 0-31)"
+    ". Consider setting SlurmdParameters=l3cache_as_socket (recommended)": ("sockets", "node_gpu_affinity=numa"),
+    "gres/gpu GRES core specification 0-3 for node n1 doesn't match socket boundaries. (Socket 0 is cores 0-7)": (
+        "sockets", "node_gpu_affinity=numa"),
+    "gres/gpu count reported lower than configured (0 < 8)": ("devices", "node_gres"),
+    "gres/gpu:a100 count too low (4 < 8)": ("devices", "slurmd -G"),
+    "gres/gpu type (tesla_t4) reported but not configured": ("devices", "node_gres"),
+    "Invalid GRES index (8 >= 8)": ("devices", "node_gres"),
+    "gres/gpu count changed and jobs are using them (8 != 7)": ("in_use", "squeue -w node1"),
+    "gres/gpu type changed and jobs are using them": ("in_use", "squeue -w node1"),
+    "Low RealMemory (reported:128 < 100.00% of configured:256)": ("memory", "node_real_memory"),
+    "Low socket*core*thread count, Low CPUs": ("cores", "node_threads_per_core"),
+    "Low CPUs": ("cores", "node_cpus"),
+    "Low TmpDisk": ("disk", "node_tmp_disk"),
+    "CoreSpec differ": ("cores", "docker restart slurmd"),
+    "Node unexpectedly rebooted": ("rebooted", "clusterctl provision slurm"),
+    "reboot timed out": ("rebooted", "NodeName=node1 State=RESUME"),
+    "ResumeTimeout reached": ("rebooted", "NodeName=node1 State=RESUME"),
+    "Prolog error": ("program", "docker logs"),
+    "Epilog error": ("program", "docker logs"),
+    "Kill task failed": ("process", "dmesg"),
+    "Not responding": ("silent", "docker logs"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("words", [["IDLE", "DRAIN", "INVALID_REG"], ["DOWN"], ["IDLE", "DRAIN"]])
+def test_what_slurmctld_has_written_down_is_a_cause_with_a_fix_of_its_own(words: list[str], reason: str) -> None:
+    code, fix = REASONS[reason]
+
+    check = state(state=words, reason=reason, reason_set_by_user="slurm")
+
+    assert [detail.code for detail in check.details] == [code]
+    assert fix in check.fix
+    assert "{" not in check.fix
+    assert reason.split(".")[0] in check.cause
+
+
+def test_a_node_that_is_better_now_is_taken_back_whatever_slurmctld_had_against_it() -> None:
+    for reason, (code, _) in REASONS.items():
+        if code in ("memory", "cores", "disk", "devices", "sockets") and not reason.startswith(("CoreSpec", "Invalid")):
+            node = {"state": ["IDLE", "DRAIN"], "reason": reason, "reason_set_by_user": "slurm"}
+            assert slurm_running.to_resume(node) is True, reason
 
 
 def test_a_flag_that_nobody_knows_is_not_taken_for_harmless() -> None:
@@ -286,3 +346,13 @@ def test_a_node_that_slurmctld_does_not_hear_for_want_of_munge_waits_for_munge()
     found = by_name(slurm.checks(facts(own, silent), wants()))["node_state"]
     assert (found.verdict, found.cause) == ("unknown", "slurmd could not be asked: munged did not answer in time")
     assert by_name(slurm.checks(facts(own, drained), wants()))["node_state"].verdict == "fail"
+
+
+def test_counted_resources_agree_however_slurm_prints_their_number() -> None:
+    declared = "gpu:A40:4,nvme:3600G,link:lustre:no_consume:1"
+    listed = f"Gres Name=nvme Count={3600 * 2**30} ID=1 Flags=CountOnly\nGres Name=link Type=lustre Count=1 ID=2"
+    own = machine(devices=coded(f"{DEVICES}\n{listed}"))
+    printed = "gpu:A40:4(S:0-1),nvme:3600G,link:lustre:no_consume:1"
+
+    assert gres(own, controller([node(gres=printed)]), gres=declared).verdict == "pass"
+    assert gres(own, controller([node(gres=printed.replace("3600G", "3600M"))]), gres=declared).verdict == "fail"

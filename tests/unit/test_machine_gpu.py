@@ -108,7 +108,7 @@ def test_an_unknown_gpu_is_reported_and_spoils_the_type_of_all(tmp_path: Path) -
     found = gpu.bus(tmp_path)
 
     assert found["gpus_on_bus"] == 2
-    assert found["bus_gpus"][1] == {"address": "0000:02:00.0", "id": "10de:fffe", "product": ""}
+    assert found["bus_gpus"][1] == {"address": "0000:02:00.0", "id": "10de:fffe", "product": "", "cpus": ""}
     assert found["bus_gres"] == ""
 
 

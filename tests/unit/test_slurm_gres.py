@@ -90,6 +90,57 @@ def test_a_resource_without_a_device_is_counted(how: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("declared", "node", "counted"),
+    [
+        ("nvme:3600", "nvme:3600", "Name=nvme Count=3600"),
+        ("nvme:3600G", "nvme:3600G", f"Name=nvme Count={3600 * 2**30}"),
+        ("scratch:local:2t", "scratch:local:2T", f"Name=scratch Type=local Count={2 * 2**40}"),
+        ("NVMe-disk:16", "NVMe-disk:16", "Name=NVMe-disk Count=16"),
+        ("link:lustre:no_consume:4G", "link:lustre:no_consume:4G", f"Name=link Type=lustre Count={4 * 2**30}"),
+        ("link:no_consume:1", "link:no_consume:1", "Name=link Count=1"),
+        ("mps:2048", "mps:2K", "Name=mps Count=2048"),
+    ],
+)
+def test_what_has_no_device_is_counted_as_far_as_slurm_counts(declared: str, node: str, counted: str) -> None:
+    files = render(cluster({"node1": {**A40, "node_gres": f"gpu:v100:4,{declared}"}}))
+
+    assert f"Gres=gpu:v100:4,{node}" in files["slurm.conf"]
+    assert files["gres.conf"].splitlines()[-1] == f"NodeName=node1 {counted}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ("gpu:v100:2K", "more than 1024 devices"),
+        ("nvme:9000P", "more than Slurm counts"),
+        ("nvme:5E", "must be name:type:count"),
+        ("nvme:no_consume", "must be name:type:count"),
+        ("gpu:no_consume:4", "no_consume for gpu"),
+        ("gpu:4,shard:no_consume:40", "no_consume for shard"),
+        ("GPU:4", "of which Slurm knows no devices"),
+        ("a b:4", "must be name:type:count"),
+    ],
+)
+def test_a_resource_that_slurm_would_not_read_so_is_refused(declared: str, problem: str) -> None:
+    assert problem in refusal({"node1": {**A40, "node_gres": declared}}).problem
+
+
+@pytest.mark.parametrize("kind", ["1g.10gb", "a100_1g.10gb", "A100_3g.20gb.me"])
+@pytest.mark.parametrize("more", [{}, {"node_gres_files": "/dev/nvidia[0-6]"}])
+def test_a_mig_profile_that_node_mig_does_not_make_is_refused_where_nobody_sees_its_instances(
+    kind: str, more: dict[str, Any]
+) -> None:
+    declared = {**H100, "node_gres": f"gpu:{kind}:7", **more}
+
+    error = refusal({"node1": declared})
+
+    assert "node_mig makes no instance of" in error.problem
+    assert "slurm_conf_gpu_detection=nvml" in error.fix
+    if not more:
+        assert lines({"node1": declared}, slurm_conf_gpu_detection="nvml") == ["NodeName=node1 AutoDetect=nvml"]
+
+
 def test_a_cluster_without_gpus_names_none() -> None:
     assert gres({"node1": {"node_cpus": 2, "node_real_memory": 1000, "node_gres": ""}}) == ""
 

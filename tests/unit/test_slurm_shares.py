@@ -48,7 +48,11 @@ def test_a_partition_with_nodes_without_gpus_shares_memory_by_processor_alone() 
 
 
 def test_parts_of_gpus_count_as_gpus() -> None:
-    node = {**A40, "node_gres": "gpu:a100:2,gpu:1g.10gb:14"}
+    made = {
+        "node_mig": "0-1:1g.10gb*7",
+        "node_mig_devices": ",".join(f"{gpu}/{n}/0:1g.10gb" for gpu in (0, 1) for n in range(7, 14)),
+    }
+    node = {**A40, "node_gres": "gpu:a100:2,gpu:1g.10gb:14", **made}
 
     assert shares({"node1": node})["DefMemPerGPU"] == "12000"
 
