@@ -19,7 +19,7 @@ from provision.model.text import one_line
 #: Actions whose checks are taken, each with whether it may judge other machines than the one that its task ran for.
 CHECKING = {
     "cluster_check": True, "hardware_record": False, "nvidia_driver_state": False, "observe": False,
-    "slurm_candidate": False,
+    "slurm_candidate": False, "slurmctld_refresh": False,
 }  # fmt: skip
 
 #: Actions whose data is taken, each with the key that it may give.

@@ -43,6 +43,7 @@ class Code(StrEnum):
     UNBUILT = "unbuilt"
     CONFIGURATION = "configuration"
     NEVER_RAN = "never_ran"
+    ROLLED_BACK = "rolled_back"
     OTHER = "other"
 
 
