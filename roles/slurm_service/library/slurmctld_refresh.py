@@ -164,9 +164,10 @@ class Slurmctld:
             time.sleep(0.5)
 
     def nodes(self):
-        """Return what it says of its nodes, None where it says nothing."""
+        """Return what it says of its nodes; None where it says nothing."""
         try:
-            told = json.loads(self.client("scontrol", "show", "nodes", "--json")[1])["nodes"]
+            # With those of which it found no address: it has made them FUTURE.
+            told = json.loads(self.client("scontrol", "--future", "show", "nodes", "--json")[1])["nodes"]
         except (ValueError, LookupError, TypeError):
             return None
         return [node for node in told if isinstance(node, dict)]
