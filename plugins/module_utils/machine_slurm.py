@@ -11,13 +11,6 @@ from pathlib import Path
 from ansible.module_utils import checksums, slurm_running
 from ansible.module_utils.machine_commands import run as command_run
 
-#: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
-#: rests what is run before it.
-AT_START = re.compile(
-    r"^(?:ClusterName|SlurmctldHost|SlurmctldPort|SlurmdPort|Auth[A-Za-z]*|CredType|TLS[A-Za-z]*|JobContainerType"
-    r"|NamespaceType|PrologFlags)=.*$",
-    re.M | re.I,
-)
 #: All questions in one command of the engine: each costs a process in the container. Of nodes only those that are
 #: out for a reason of slurmctld's own are described, because that takes 5 KB for each; to_resume() looks closer.
 ASK = rf"""
@@ -74,7 +67,7 @@ def collect(root, ask, patience=1):
         files = slurm_running.read(directory)
         known = slurm_running.remembered(Path(root, slurm_running.RECORD.lstrip("/")))
         found["files"] = checksums.sums(files)
-        found["start"] = "\n".join(AT_START.findall(files.get("slurm.conf", "")))
+        found["start"] = "\n".join(slurm_running.AT_START.findall(files.get("slurm.conf", "")))
         found["slurmctld"] = slurmctld(
             ask["container"], files, slurm_running.written(directory, files), known, 10 * patience
         )

@@ -14,6 +14,13 @@ from ansible.module_utils.hosts_text import BEGIN, END
 #: Where the role remembers with which files slurmctld runs, and since when.
 RECORD = "/var/lib/clusterctl/slurm/running.json"
 
+#: Parameters that a daemon takes up at its start only (scontrol(1), "reconfigure"; job_container.conf(5)), or on which
+#: rests what is run before it.
+AT_START = re.compile(
+    r"^(?:ClusterName|SlurmctldHost|SlurmctldPort|SlurmdPort|Auth[A-Za-z]*|CredType|TLS[A-Za-z]*|JobContainerType"
+    r"|NamespaceType|PrologFlags)=.*$",
+    re.M | re.I,
+)
 #: How slurmctld begins the reason when it does not take a node as it registers (validate_node_specs() in
 #: src/slurmctld/node_mgr.c, gres_node_config_validate() in src/interfaces/gres.c, both 24.11).
 AT_REGISTRATION = re.compile(
@@ -41,6 +48,28 @@ def to_resume(node):
     if author != "slurm" or not (rebooted or lacking):
         return False
     return None if state & {"INVALID_REG", "NOT_RESPONDING", "UNKNOWN"} else True
+
+
+#: States in which a node is not there, and those of one that Slurm itself has sent away.
+AWAY = {"DOWN", "ERROR", "FUTURE", "NOT_RESPONDING", "UNKNOWN"}
+SENT_AWAY = {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
+
+
+def up(nodes):
+    """Return the names of the nodes that are there, of the entries of ``scontrol show nodes --json``.
+
+    slurmctld that was told of its files knows nothing of a node (UNKNOWN) until that has registered: 0.3 s on 24.11.5.
+    """
+    return {str(node.get("name")) for node in nodes if not set(node.get("state") or ()) & (AWAY | SENT_AWAY)}
+
+
+def lost(before, nodes):
+    """Return which of the nodes that were up are not any more; not those that were taken out, or sent away."""
+    return sorted(
+        str(node["name"])
+        for node in nodes
+        if node.get("name") in before - up(nodes) and not set(node.get("state") or ()) & SENT_AWAY
+    )
 
 
 #: What slurmctld hands to the nodes, but for scripts: slurmd_config_files in src/common/fetch_config.c of Slurm.

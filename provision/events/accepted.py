@@ -17,7 +17,10 @@ from provision.model.checks import Check, Verdict, check_from
 from provision.model.text import one_line
 
 #: Actions whose checks are taken, each with whether it may judge other machines than the one that its task ran for.
-CHECKING = {"cluster_check": True, "hardware_record": False, "nvidia_driver_state": False, "observe": False}
+CHECKING = {
+    "cluster_check": True, "hardware_record": False, "nvidia_driver_state": False, "observe": False,
+    "slurm_candidate": False, "slurmctld_refresh": False,
+}  # fmt: skip
 
 #: Actions whose data is taken, each with the key that it may give.
 REPORTING = {"cluster_report": "cluster_status", "lab_state": "cluster_data"}

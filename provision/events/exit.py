@@ -12,6 +12,7 @@ import signal
 from provision.errors import ExitCode
 from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, interruptions, verdict
+from provision.model.checks import Code, Detail
 
 _ORIGIN = re.compile(r"^Origin: (?P<path>.+?):\d+(:\d+)?$", re.MULTILINE)
 
@@ -32,6 +33,9 @@ def exit_code(command: str, report: RunReport, *, root: str = "") -> ExitCode:
             return ExitCode.DONE
         return ExitCode.PREFLIGHT_REFUSED if command == "preflight" else ExitCode.VERIFICATION_FAILED
     if report.failures:
+        back = {check.host for check in report.bad_checks() if Detail(Code.ROLLED_BACK, "slurmctld") in check.details}
+        if back >= report.failed_hosts:
+            return ExitCode.ROLLED_BACK
         whole = any(check.whole for check in report.bad_checks()) and not report.changed_machines
         return ExitCode.PREFLIGHT_REFUSED if whole else ExitCode.MACHINE_FAILED
     if report.unreachable:

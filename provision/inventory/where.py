@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from provision.slurm.candidate import Spoken
+
 _YAML = (".yml", ".yaml", ".json")
 
 # What YAML's reader refuses wherever it stands, comments included, and bytes that are no UTF-8.
@@ -79,6 +81,20 @@ def entry_written(path: Path, variable: str, number: int | None, key: str, row: 
         if number is not None:
             return f"{file}, line {node.start_mark.line + 1}"
     return written(path, variable)
+
+
+def spoken_written(path: Path, spoken: Spoken, files: Collection[str]) -> str:
+    """Return ``file, line N: name=value`` of what Slurm speaks of, nothing of what is not in the inventory.
+
+    ``files`` are those whose text stands in slurm_conf_files.
+    """
+    if spoken.file in files:
+        spot = entry_written(path, "slurm_conf_files", None, spoken.file, row=spoken.line)
+        return f"{spot}: {spoken.file}" if spot else ""
+    if not spoken.name:
+        return ""
+    spot = written(path, spoken.name, spoken.value) or written(path, spoken.name)
+    return f"{spot}: {spoken.name}={spoken.value}" if spot else ""
 
 
 def member_written(path: Path, group: str, host: str) -> str:

@@ -18,6 +18,20 @@ from provision.model.state_facts import SlurmFacts
 
 SUBJECT = Subject("slurm_service", ("names", "configuration", "registration"), fix="clusterctl provision slurm")
 
+#: What comes of a change of the controller's files; owed by nobody, as only a change that fails has it.
+CHANGED = Subject(
+    "slurm_service", ("change",), fix="correct the inventory, then run 'clusterctl provision slurm' again"
+)
+
+
+def rolled_back(said: str) -> Check:
+    """Return that a change was taken back: ``said`` is what the machine tells of why."""
+    return CHANGED.check(
+        "change", False, said, "slurmctld and the nodes that were up run with the new configuration",
+        cause="Slurm runs with the configuration of before again; the last five are in /var/lib/clusterctl/slurm/kept",
+        details=[Detail(Code.ROLLED_BACK, "slurmctld")],
+    )  # fmt: skip
+
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge one machine's daemons.

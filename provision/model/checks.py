@@ -53,6 +53,7 @@ class Code(StrEnum):
     REBOOTED = "rebooted"
     PROGRAM = "program"
     PROCESS = "process"
+    ROLLED_BACK = "rolled_back"
     OTHER = "other"
 
 

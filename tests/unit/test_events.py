@@ -284,6 +284,7 @@ CHANGED = result("n2", res={"changed": True})
 
 
 OWN = check("fail", id="hardware.gres")
+BACK = check("fail", id="slurm_service.change", details=[{"code": "rolled_back", "thing": "slurmctld"}])
 OF_ALL = check("fail", id="preflight.same_cluster", whole=True)
 
 
@@ -299,6 +300,9 @@ OF_ALL = check("fail", id="preflight.same_cluster", whole=True)
         ([judged("n1", OWN, kind="failed"), GONE], ExitCode.MACHINE_FAILED),
         # Nobody says that nothing was changed where something was.
         ([play("B"), CHANGED, judged("n1", OF_ALL, kind="failed")], ExitCode.MACHINE_FAILED),
+        # What was changed is as before, unless another machine failed as well.
+        ([play("B"), CHANGED, judged("n1", BACK, kind="failed")], ExitCode.ROLLED_BACK),
+        ([judged("n1", BACK, kind="failed"), judged("n2", OWN, kind="failed")], ExitCode.MACHINE_FAILED),
         # A module's word is a machine's: it refuses nothing.
         ([result("n1", kind="failed", res={"msg": "x", "cluster_checks": [OF_ALL]})], ExitCode.MACHINE_FAILED),
     ],

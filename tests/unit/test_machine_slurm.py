@@ -161,7 +161,7 @@ def test_files_are_told_by_checksum_and_slurmdbds_password_never(tmp_path: Path)
 
     assert of_node == {"fetched": {"slurm.conf": sha256(b"x").hexdigest()}}
     assert files == {"slurm.conf": sha256(conf.encode()).hexdigest()}
-    assert slurm.AT_START.findall(conf) == ["ClusterName=a", "AuthInfo=cred_expire=119"]
+    assert slurm.slurm_running.AT_START.findall(conf) == ["ClusterName=a", "AuthInfo=cred_expire=119"]
     assert slurm.collect(root, {"cache": "/none"}) == {"fetched": {}}
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import plugin
+from machines import act, plugin
 
+from provision.model.checks import check_from
+
+action = plugin("roles/slurm_service/action_plugins/slurmctld_refresh.py")
 module = plugin("roles/slurm_service/library/slurmctld_refresh.py")
 running = module.slurm_running
 
@@ -121,6 +124,11 @@ def test_a_log_without_anything_has_no_cause() -> None:
     assert module.cause("") == ""
 
 
+def node(name: str, *state: str) -> dict[str, Any]:
+    """Return the part of ``scontrol show node --json`` that is read."""
+    return {"name": name, "state": list(state), "reason": "", "reason_set_by_user": ""}
+
+
 class EndedError(Exception):
     """The module has ended."""
 
@@ -131,6 +139,11 @@ class Machine:
     def __init__(self, folder: Path, running: dict[str, str], *, refuses: bool = False, answers: bool = True) -> None:
         self.folder, self.boot, self.reconfigured = folder, 1000, 0
         self.refuses, self.answers = refuses, answers
+        #: What it says of its nodes, by the configuration that it runs with; node1 is up with either.
+        self.nodes = {text: [node("node1", "IDLE")] for text in (OLD["slurm.conf"], NEW["slurm.conf"])}
+        self.runs_with, self.started, self.restarted = running["slurm.conf"], "", 0
+        #: How often it says of node1, once it was reconfigured, that it has not registered.
+        self.late = 0
         #: How many nodes have not registered, each time that it is asked; the last from then on.
         self.unknown: list[int] = [0]
         self.asked = 0
@@ -145,11 +158,23 @@ class Machine:
         if "show config" in told and self.answers:
             assert data == OLD["slurm.conf"] or self.boot != 1000, "the new file may be what no client can read"
             return 0, f"BOOT_TIME               = {self.boot}\n", ""
+        if "show nodes" in told and self.answers:
+            late = self.reconfigured > 0 and self.late > 0
+            self.late -= late
+            said = [node("node1", "UNKNOWN")] if late else self.nodes.get(self.runs_with, [])
+            return 0, json.dumps({"nodes": said}), ""
+        if "{{.State.StartedAt}}" in told:
+            return 0, self.started, ""
+        if "docker restart" in told:
+            self.restarted += 1
+            self.took_up()
+            self.answers = self.runs_with == OLD["slurm.conf"]
+            return 0, "", ""
         if "scontrol reconfigure" in told:
             self.reconfigured += 1
             if self.refuses:
                 return 1, "", "slurm_reconfigure error: Unspecified error"
-            self.boot += 50
+            self.took_up()
             return 0, "", ""
         if "sinfo" in told:
             assert "--states=unknown" in words
@@ -159,7 +184,12 @@ class Machine:
             return 0, "", "slurmctld: fatal: cannot find scheduler plugin for sched/nonsense\n"
         return 1, "", "no answer"
 
-    def fail_json(self, msg: str) -> None:
+    def took_up(self) -> None:
+        self.boot += 50
+        self.runs_with = (self.folder / "slurm.conf").read_text()
+
+    def fail_json(self, msg: str, **result: Any) -> None:
+        self.result = result
         raise EndedError(msg)
 
     def exit_json(self, **result: Any) -> None:
@@ -175,6 +205,7 @@ class Clock:
     """Time that passes while somebody sleeps, and a little while somebody looks."""
 
     strftime, gmtime = staticmethod(module.time.strftime), staticmethod(module.time.gmtime)
+    strptime = staticmethod(module.time.strptime)
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -258,8 +289,113 @@ def test_what_slurmctld_refuses_fails_with_its_words_and_the_files_of_before(
 
     with pytest.raises(EndedError, match=r"refuses the new files.*sched/nonsense.*files of before are back"):
         machine.run(monkeypatch)
+    assert machine.result["rolled_back"]
     assert running.read(tmp_path) == OLD
     assert not machine.run(monkeypatch)["changed"]
+
+
+def test_nodes_that_were_up_and_do_not_come_back_bring_the_files_of_before_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "time", Clock())
+    machine = Machine(tmp_path, OLD)
+    machine.nodes[OLD["slurm.conf"]] = [node("node1", "IDLE"), node("node2", "MIXED", "DRAIN"), node("node3", "DOWN")]
+    lost = node("node2", "UNKNOWN", "NOT_RESPONDING")
+    machine.nodes[NEW["slurm.conf"]] = [node("node1", "IDLE"), lost, node("node3", "DOWN")]
+    machine.params["wait"] = 60
+    change(tmp_path)
+
+    with pytest.raises(EndedError, match=r"node2: up before, and not within 60 s .*files of before are back"):
+        machine.run(monkeypatch)
+    assert machine.result["rolled_back"]
+    assert machine.reconfigured == 2
+    assert machine.runs_with == OLD["slurm.conf"]
+    assert running.read(tmp_path) == OLD
+    assert not machine.run(monkeypatch)["changed"], "it is remembered that it runs with these"
+
+
+def test_nodes_that_come_back_in_time_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", Clock())
+    machine = Machine(tmp_path, OLD)
+    machine.params["wait"] = 60
+    machine.late = 3
+    change(tmp_path)
+
+    assert machine.run(monkeypatch)["changed"]
+    assert machine.late == 0
+    assert running.read(tmp_path) == NEW
+
+
+def test_nodes_whose_daemons_take_it_up_at_their_start_alone_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, OLD)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    (tmp_path / "slurm.conf").write_text("ClusterName=a\nSlurmdPort=7000\n")
+
+    assert machine.run(monkeypatch)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        pytest.param([], [], id="it was taken out of the inventory"),
+        pytest.param([node("node1", "IDLE", "POWERING_DOWN", "NOT_RESPONDING")], [], id="Slurm has switched it off"),
+        pytest.param([node("node1", "IDLE", "DRAIN", "INVALID_REG")], [], id="it has less, and has registered"),
+        pytest.param([node("node1", "IDLE", "NOT_RESPONDING")], ["node1"], id="it does not answer"),
+        pytest.param([node("node1", "UNKNOWN")], ["node1"], id="it has not registered"),
+    ],
+)
+def test_a_node_is_lost_that_was_up_and_is_not(then: list[dict[str, Any]], expected: list[str]) -> None:
+    assert running.lost(running.up([node("node1", "ALLOCATED"), node("node2", "DOWN")]), then) == expected
+
+
+def test_one_that_was_started_with_other_files_and_does_not_answer_runs_with_those_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "time", Clock())
+    machine = Machine(tmp_path, OLD, answers=False)
+    machine.started = "2100-01-01T00:00:00.123Z"
+    change(tmp_path)
+
+    with pytest.raises(EndedError, match=r"does not answer .* with these files.*files of before are back"):
+        machine.run(monkeypatch)
+    assert (machine.restarted, machine.result["rolled_back"]) == (1, True)
+    assert running.read(tmp_path) == OLD
+
+
+def test_the_last_five_configurations_with_which_it_ran_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    for number in range(7):
+        clock.now += 10
+        module.keep(tmp_path / "kept", {"slurm.conf": str(number)})
+
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert [(one / "slurm.conf").read_text() for one in kept] == list("23456")
+    assert {one.stat().st_mode & 0o777 for one in (tmp_path / "kept", *kept)} == {0o700}
+
+
+def test_a_run_without_a_change_keeps_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, OLD)
+    change(tmp_path)
+    machine.run(monkeypatch)
+    machine.run(monkeypatch)
+
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("told", "code"), [(True, "rolled_back"), ("yes", ""), (None, "")])
+def test_a_change_that_was_taken_back_is_a_check_with_a_code_of_its_own(told: Any, code: str) -> None:
+    answer = {"failed": True, "msg": "node1: up before\nand more", "rolled_back": told}
+
+    found = act(action, {"directory": "/etc/slurm"}, lambda **_: dict(answer))
+
+    assert found["msg"] == "node1: up before and more"
+    checks = [check_from(check, host="head") for check in found.get("cluster_checks", ())]
+    assert [detail.code for check in checks for detail in check.details] == ([code] if code else [])
 
 
 def test_one_that_does_not_answer_is_a_failure_and_its_files_stay(

@@ -10,8 +10,10 @@ leave a controller that cannot start.
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -28,6 +30,9 @@ description:
     as well. Looks at what is, so an interrupted run is made up for.
   - A reconfiguration that fails leaves the old slurmctld running (scontrol(1), 23.11 and later). The files of before
     are then put back, so that a restart finds them, and the module fails with what slurmctld logged.
+  - Where slurmctld does not answer with other files, or nodes that were up do not register with them, the files of
+    before are put back as well, and slurmctld runs with them again, if need be by a start.
+  - Keeps the last five configurations with which slurmctld and its nodes ran, in a directory beside the record.
   - After a reconfiguration, waits for nodes to register that slurmctld has taken out for having less than declared.
   - After a start, waits for nodes to register, because steps that are asked for before that hang for two minutes.
 options:
@@ -39,12 +44,15 @@ options:
 
 RETURN = """
 reconfigured: {type: bool, returned: success, description: Whether slurmctld was reconfigured.}
+rolled_back: {type: bool, returned: failure, description: Whether it runs with the files of before again.}
 """
 
 #: Seconds after which a question to slurmctld is given up; its clients wait for minutes.
 ASK_LIMIT = 20
 #: Seconds without a further registration after which the nodes that are missing are taken for being down.
 QUIET = 8
+#: How many configurations are kept, and by which name, of the time when slurmctld had taken each up.
+KEPT, STAMP = 5, "%Y-%m-%dT%H:%M:%SZ"
 #: slurmctld's own word for an error that it logs at each start without control groups.
 NO_ERROR = "please ignore error"
 #: With the slurm.conf on standard input: the one in the directory may be what no client can read.
@@ -68,6 +76,22 @@ def put_back(directory, wanted):
         (Path(directory) / name).unlink()
     for name, text in wanted.items():
         write(Path(directory) / name, text, 0o644)
+
+
+def keep(directory, files):
+    """Keep the files below the directory, by the time, as the newest of the last five configurations."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = directory / time.strftime(STAMP, time.gmtime(time.time()))
+    new.mkdir(mode=0o700, exist_ok=True)
+    for name, text in files.items():
+        write(new / name, text, 0o600)
+    for old in sorted(directory.iterdir())[:-KEPT]:
+        shutil.rmtree(old)
+
+
+def at_start(files):
+    """Return the lines of the slurm.conf among files that the nodes' daemons take up at their start alone."""
+    return sorted(slurm_running.AT_START.findall(files.get("slurm.conf", "")))
 
 
 def cause(log):
@@ -139,17 +163,47 @@ class Slurmctld:
                 return
             time.sleep(0.5)
 
+    def nodes(self):
+        """Return what it says of its nodes; None where it says nothing."""
+        try:
+            # With those of which it found no address: it has made them FUTURE.
+            told = json.loads(self.client("scontrol", "--future", "show", "nodes", "--json")[1])["nodes"]
+        except (ValueError, LookupError, TypeError):
+            return None
+        return [node for node in told if isinstance(node, dict)]
+
     def wait_for_registrations(self, seconds):
         """Wait until no node is out any more only because it has not registered with what is declared now."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            try:
-                nodes = json.loads(self.client("scontrol", "show", "nodes", "--json")[1])["nodes"]
-            except (ValueError, LookupError, TypeError):
-                return
-            if all(slurm_running.to_resume(node) is not None for node in nodes):
+            nodes = self.nodes()
+            if nodes is None or all(slurm_running.to_resume(node) is not None for node in nodes):
                 return
             time.sleep(0.5)
+
+    def lost(self, before, seconds):
+        """Wait until the nodes that were up are up again, and return which are not at the end."""
+        end, missing = time.monotonic() + seconds, sorted(before)
+        while before:
+            nodes = self.nodes()
+            missing = missing if nodes is None else slurm_running.lost(before, nodes)
+            if not missing or time.monotonic() >= end:
+                break
+            time.sleep(0.5)
+        return missing
+
+    def started(self):
+        """Return when its container was started, in seconds since 1970; 0 where that is not known."""
+        command = ["docker", "inspect", "--format", "{{.State.StartedAt}}", self.container]
+        told = self.module.run_command(bounded(command, ASK_LIMIT))[1]
+        try:
+            return calendar.timegm(time.strptime(told[:19], "%Y-%m-%dT%H:%M:%S"))
+        except ValueError:
+            return 0
+
+    def restart(self):
+        """Start its container anew, in an orderly way; jobs go on."""
+        self.module.run_command(bounded(["docker", "restart", "-t", "60", self.container], 60 + ASK_LIMIT))
 
     def log(self, since):
         """Return what it has logged since a point in time."""
@@ -165,6 +219,94 @@ class Slurmctld:
         return int(output) if output.isdecimal() else 0
 
 
+class Change:
+    """What slurmctld is to run with, beside what it is remembered to run with."""
+
+    def __init__(self, module):
+        self.module = module
+        self.directory, self.record, self.seconds = (module.params[key] for key in ("directory", "record", "wait"))
+        self.files = slurm_running.read(self.directory)
+        self.written = slurm_running.written(self.directory, self.files)
+        self.known = slurm_running.remembered(self.record)
+        if "slurm.conf" not in self.files:
+            module.fail_json(msg=f"{self.directory}/slurm.conf is not there. Fix: clusterctl provision slurm")
+        self.slurmctld = Slurmctld(module, [self.known.files.get("slurm.conf"), self.files["slurm.conf"]])
+        self.began, self.restarts = time.time(), self.slurmctld.restarts()
+
+    @property
+    def other(self):
+        """Whether there are files of before, and they are others."""
+        return bool(self.known.files) and self.known.files != self.files
+
+    def remember(self, boot, files, names):
+        """Remember with what it runs; where the files are others, keep them as well."""
+        Path(self.record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write(self.record, json.dumps({"boot": boot, "files": files, "names": names}), 0o600)
+        kept = Path(self.record).parent / "kept"
+        if files != self.known.files or not kept.is_dir():
+            keep(kept, files)
+
+    def fail(self, what):
+        """End with what slurmctld has logged, and, where there are files of before, with those."""
+        text = f"{what}: {cause(self.slurmctld.log(self.began - 1)) or 'it logged nothing'}"
+        back = self.other and self.take_back()
+        if self.other:
+            text += f". The files of before are back in {self.directory}"
+            text += "" if back else ", and slurmctld does not answer with them: docker logs --tail 20 slurmctld"
+        self.module.fail_json(
+            msg=f"{text}. Fix: correct the inventory, then run 'clusterctl provision slurm' again", rolled_back=back
+        )
+
+    def take_back(self):
+        """Have slurmctld run with the files of before; return whether it answers with them."""
+        put_back(self.directory, self.known.files)
+        boot = self.slurmctld.wait(3)
+        if boot is not None and boot == self.known.boot:
+            return True  # it never took up the others
+        if boot is None:
+            self.slurmctld.restart()
+        else:
+            self.slurmctld.client("scontrol", "reconfigure", limit=self.seconds + ASK_LIMIT)
+        after = self.slurmctld.wait(self.seconds, other_than=boot)
+        if after is not None:
+            self.remember(after, self.known.files, self.known.names)
+        return after is not None
+
+    def answered(self):
+        """Return since when slurmctld runs; end where it does not answer."""
+        boot = self.slurmctld.wait(self.seconds)
+        if boot is not None:
+            return boot
+        if self.slurmctld.restarts() > self.restarts:
+            self.fail("slurmctld does not start with these files")
+        if self.other and self.slurmctld.started() > self.written:
+            self.fail(f"slurmctld does not answer within {self.seconds} s with these files")
+        told = cause(self.slurmctld.log(self.began - 1)) or "it logged nothing"
+        return self.module.fail_json(
+            msg=f"slurmctld does not answer within {self.seconds} s: {told}. "
+            "Fix: on the controller: docker logs --tail 20 slurmctld"
+        )
+
+    def reconfigure(self, boot):
+        """Have slurmctld take up its files, and see that the nodes do; return since when it runs with them."""
+        # What the nodes' daemons take up by a start alone they have only when that comes: after this.
+        watched = self.other and at_start(self.files) == at_start(self.known.files)
+        before = slurm_running.up(self.slurmctld.nodes() or []) if watched else set()
+        time.sleep(max(0, boot + 1.1 - time.time()))  # a start is told in whole seconds
+        code, told = self.slurmctld.client("scontrol", "reconfigure", limit=self.seconds + ASK_LIMIT)
+        # It may be done although its client gave up waiting.
+        after = self.slurmctld.wait(self.seconds if code == 0 else 3, other_than=boot)
+        if after is None and code == 0:
+            self.fail(f"slurmctld does not answer within {self.seconds} s with these files")
+        if after is None:
+            self.fail(f"slurmctld refuses the new files and goes on with the old ones ({told.strip()[-200:]})")
+        if missing := self.slurmctld.lost(before, self.seconds):
+            names = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+            self.fail(f"{names}: up before, and not within {self.seconds} s with these files")
+        self.slurmctld.wait_for_registrations(QUIET)
+        return after
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
@@ -175,46 +317,17 @@ def main():
             "wait": {"type": "int", "default": 60},
         },
     )
-    directory, record, wait = (module.params[key] for key in ("directory", "record", "wait"))
-    files = slurm_running.read(directory)
-    known = slurm_running.remembered(record)
-    if "slurm.conf" not in files:
-        module.fail_json(msg=f"{directory}/slurm.conf is not there. Fix: clusterctl provision slurm")
-    slurmctld = Slurmctld(module, [known.files.get("slurm.conf"), files["slurm.conf"]])
-    began, restarts = time.time(), slurmctld.restarts()
-
-    def fail(what):
-        told = cause(slurmctld.log(began - 1))
-        text = f"{what}: {told or 'it logged nothing'}"
-        if known.files and known.files != files:
-            put_back(directory, known.files)
-            text += f". The files of before are back in {directory}"
-        module.fail_json(msg=f"{text}. Fix: correct the inventory, then run 'clusterctl provision slurm' again")
-
-    boot = slurmctld.wait(wait)
-    if boot is None:
-        if slurmctld.restarts() > restarts:
-            fail("slurmctld does not start with these files")
-        module.fail_json(
-            msg=f"slurmctld does not answer within {wait} s: {cause(slurmctld.log(began - 1)) or 'it logged nothing'}. "
-            "Fix: on the controller: docker logs --tail 20 slurmctld"
-        )
-    if known.boot not in (None, boot) and time.time() - boot < wait:
-        slurmctld.wait_for_nodes(wait)
-    now = slurm_running.found(boot, files, slurm_running.written(directory, files), slurmctld.hosts())
+    change = Change(module)
+    slurmctld, known = change.slurmctld, change.known
+    boot = change.answered()
+    if known.boot not in (None, boot) and time.time() - boot < change.seconds:
+        slurmctld.wait_for_nodes(change.seconds)
+    now = slurm_running.found(boot, change.files, change.written, slurmctld.hosts())
     reconfigure = slurm_running.needed(now, known)
     if reconfigure:
-        time.sleep(max(0, boot + 1.1 - time.time()))  # a start is told in whole seconds
-        code, told = slurmctld.client("scontrol", "reconfigure", limit=wait + ASK_LIMIT)
-        # It may be done although its client gave up waiting.
-        after = slurmctld.wait(wait if code == 0 else 3, other_than=boot)
-        if after is None:
-            fail(f"slurmctld refuses the new files and goes on with the old ones ({told.strip()[-200:]})")
-        now = now._replace(boot=after)
-        slurmctld.wait_for_registrations(QUIET)
+        now = now._replace(boot=change.reconfigure(boot))
     if now[:3] != known[:3]:
-        Path(record).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        write(record, json.dumps({"boot": now.boot, "files": files, "names": now.names}), 0o600)
+        change.remember(now.boot, change.files, now.names)
     module.exit_json(changed=reconfigure, reconfigured=reconfigure)
 
 

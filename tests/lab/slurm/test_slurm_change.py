@@ -273,7 +273,7 @@ def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old
 
     done = site.provision()
 
-    assert done.returncode == 4, done.stdout
+    assert done.returncode == 3, done.stdout
     assert cause in done.stdout
     assert container(lab) == before
     assert queued(lab)[job] == "PENDING"

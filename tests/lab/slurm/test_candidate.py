@@ -1,0 +1,153 @@
+"""A new configuration is tried first: what Slurm refuses changes nothing, and what loses the nodes is taken back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import labs
+import pytest
+import yaml
+from test_slurm_change import Site, container, queued, submit
+
+#: Where the last configurations that worked are kept on the controller.
+KEPT = "/var/lib/clusterctl/slurm/kept"
+
+
+@pytest.fixture
+def site(provisioned_lab: labs.Lab) -> Iterator[Site]:
+    """The shared machines; none of these changes stays."""
+    site = Site(provisioned_lab)
+    yield site
+    site.take_back()
+    done = json.loads(site.provision().stdout)
+    assert done["exit_code"] == 0, done["failures"]
+
+
+@pytest.fixture
+def job(provisioned_lab: labs.Lab) -> Iterator[int]:
+    """A job that runs."""
+    number = submit(provisioned_lab)
+    labs.until(lambda: queued(provisioned_lab).get(number) == "RUNNING")
+    yield number
+    provisioned_lab.root("head", f"docker exec slurmctld scancel {number}")
+
+
+def wants(site: Site, **variables: Any) -> None:
+    site.variables.write_text(site.given + yaml.safe_dump(variables), encoding="utf-8")
+
+
+def files(lab: labs.Lab) -> str:
+    return lab.root("head", "cd /etc/slurm && sha256sum *")
+
+
+def conf(**parameters: Any) -> dict[str, Any]:
+    return {"slurm_conf_parameters": parameters}
+
+
+def partition(**parameters: Any) -> dict[str, Any]:
+    return {"slurm_partitions": [{"PartitionName": "t", **parameters}]}
+
+
+def refusals(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """Return what slurmctld has refused of a run."""
+    told = json.loads(done.stdout)
+    return [check for check in told["checks"] if check["id"] == "slurm_conf.candidate" and check["verdict"] == "fail"]
+
+
+#: What the inventory has, and what Slurm says of it.
+BAD = {
+    "an unknown key": (conf(Frobnicate=1), "unrecognized key: Frobnicate"),
+    "a time that is none": (partition(MaxTime="1:2:3:4"), 'Bad value "1:2:3:4" for MaxTime'),
+    "a state that is none": (partition(State="FOO"), 'Bad value "FOO" for State'),
+    "a tier below zero": (partition(PriorityTier=-3), "PriorityTier value (-3) is less than zero"),
+    "a number that is none": (conf(SlurmdTimeout="abc"), 'SlurmdTimeout value "abc" is not a valid number'),
+    "a plugin that is missing": (conf(SchedulerType="sched/none-such"), "sched/none-such"),
+    "a node that is none": (partition(Nodes="node1,ghost"), 'lookup failure for node "ghost"'),
+    "a word that is none": (conf(SelectTypeParameters="CR_Nonsense"), "Bad SelectTypeParameter: CR_Nonsense"),
+    "a line of a further file": (
+        {"slurm_conf_files": {"acct_gather.conf": "Nonsense=3\n"}}, "unrecognized key: Nonsense",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_slurmctld_refuses_is_told_in_its_words_with_the_inventorys_line_and_changes_nothing(
+    site: Site, job: int, name: str
+) -> None:
+    lab, (variables, words) = site.lab, BAD[name]
+    before, there = container(lab), files(lab)
+    wants(site, **variables)
+
+    done = site.provision()
+
+    assert done.returncode == 3, done.stdout
+    (check,) = refusals(done)
+    assert words in check["observed"]
+    assert "fatal: " in check["observed"]
+    assert f"{site.variables}, line " in check["source"]
+    assert (container(lab), files(lab), queued(lab)[job]) == (before, there, "RUNNING")
+    assert not lab.root("head", "docker ps --all --quiet --filter name=slurmctld-candidate").strip()
+
+
+@pytest.mark.parametrize("command", ["preflight", "provision"])
+def test_a_whole_run_is_refused_before_anything_is_changed(site: Site, command: str) -> None:
+    lab = site.lab
+    there = files(lab)
+    wants(site, **conf(SwitchType="switch/hpe_slingshot"))
+
+    done = labs.clusterctl(command, "--json", lab.inventory, check=False)
+
+    assert done.returncode == 3, done.stdout
+    (check,) = refusals(done)
+    assert "switch/hpe_slingshot" in check["observed"]
+    assert json.loads(done.stdout)["changed"] == 0
+    assert files(lab) == there
+
+
+def taken_back(site: Site, **variables: Any) -> None:
+    """Provision what Slurm starts with and cannot work with, and see that all is as before."""
+    lab = site.lab
+    there = files(lab)
+    # Of two minutes and more that a busy lab has otherwise.
+    wants(site, slurm_service_start_timeout=30, **variables)
+
+    done = site.provision()
+
+    assert done.returncode == 7, done.stdout
+    assert files(lab) == there
+    newest = lab.root("head", f"ls {KEPT} | sort | tail -1").strip()
+    kept, live = (lab.root("head", f"cat {path}/slurm.conf") for path in (f"{KEPT}/{newest}", "/etc/slurm"))
+    assert kept == live
+    assert int(lab.root("head", f"ls {KEPT} | wc -l")) <= 5
+
+
+def test_a_configuration_with_which_slurmctld_finds_no_node_is_taken_back(site: Site) -> None:
+    taken_back(site, **conf(CommunicationParameters="EnableIPv6,DisableIPv4"))
+
+    labs.until(site.lab.nodes_are_well, lambda: site.lab.root("head", "docker exec slurmctld scontrol show nodes"))
+
+
+def test_a_configuration_with_which_nodes_do_not_register_is_taken_back(site: Site) -> None:
+    lab = site.lab
+    lab.root("node2", "pkill -STOP -f '^slurmd --systemd'")
+    try:
+        taken_back(site, **conf(MessageTimeout=43))
+    finally:
+        lab.root("node2", "pkill -CONT -f '^slurmd --systemd'")
+
+    labs.until(lab.nodes_are_well, lambda: lab.root("head", "docker exec slurmctld scontrol show nodes"))
+
+
+def test_a_configuration_with_which_slurmctld_cannot_stay_is_taken_back(site: Site) -> None:
+    """It starts where nobody else is; on the controller somebody else has its port."""
+    lab = site.lab
+    lab.root("head", "nohup python3 -m http.server 7321 >/dev/null 2>&1 & echo $! >/run/t-port")
+    try:
+        taken_back(site, **conf(SlurmctldPort=7321))
+    finally:
+        lab.root("head", "kill $(cat /run/t-port); rm /run/t-port")
+
+    labs.until(lab.nodes_are_well, lambda: lab.root("head", "docker exec slurmctld scontrol show nodes"))
