@@ -49,6 +49,7 @@ from provision.model.facts import answered
 from provision.model.managed import ManagedError, managed_from, questions
 from provision.runner import compiled
 from provision.runner.bad_checks import record
+from provision.runner.rendered import rendered
 
 # Private to Ansible. A release that has them elsewhere gives the same answers, for more of the processor.
 try:
@@ -256,24 +257,9 @@ class ActionModule(ActionBase):
         return answered(answer, options["gather"], before, time.time())
 
     def _rendered(self, role, templar, variables):
-        """Return the role's data with its templates resolved, each file's text as ``template`` would write it."""
-        managed = dict(templar.template(variables.get(f"__{role}_managed") or {}))
-        files = []
-        for entry in managed.get("files") or ():
-            entry = dict(entry)
-            if "template" in entry and entry.get("when", True):
-                path = content.ROOT / "roles" / role / "templates" / entry["template"]
-                entry["text"] = self._text(path, templar, entry)
-            elif "file" in entry:
-                entry["text"] = (content.ROOT / "roles" / role / "files" / entry["file"]).read_text(encoding="utf-8")
-            files.append({**entry, "text": entry["content"]} if "content" in entry else entry)
-        return {**managed, "files": files}
-
-    def _text(self, path, templar, entry):
-        text = trust_as_template(self._loader.get_text_file_contents(str(path)))
-        own = templar.copy_with_new_env(searchpath=[str(path.parent)])
-        own.available_variables["item"] = entry  # as in the loop of the task that writes it
-        return own.template(text, overrides={"trim_blocks": True})  # as the action template sets Jinja's options
+        """Return the role's data as it is on this machine, each file's text among it."""
+        data = variables.get(f"__{role}_managed") or {}
+        return rendered(role, data, templar, lambda path: trust_as_template(self._loader.get_text_file_contents(path)))
 
 
 def _program(place):

@@ -1,11 +1,12 @@
-"""What a role leaves behind on a machine, said once: what its tasks loop over and its checks compare. Pure.
+"""What a role leaves behind on a machine, said once: what the action ``managed`` writes and its checks compare. Pure.
 
 A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each optional::
 
     packages: [name, ...]                         installed; with ``held: true`` also held at what is installed
     directories: [{path, owner, group, mode}]     owner and group are root, the mode is 0755, where they are left out
-    files: [{path, template | file | content | fingerprints, owner, group, mode, secret}]     mode 0644; ``template``
-        is below templates/, ``file`` below files/; ``fingerprints``: it holds public keys, each one of these
+    files: [{path, template | file | content | fingerprints, owner, group, mode, secret, validate}]     mode 0644;
+        ``template`` is below templates/, ``file`` below files/; ``fingerprints``: it holds public keys, each one of
+        these; ``validate``: the command that has to accept a new text first, as ``sshd -t -f %s``
     links: [{path, target}]
     absent: [path, ...]
     services: [{name, started_after: [path], units: [path], running, enabled, restarted_for: [check], restart}]
@@ -14,8 +15,9 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
 ``restarted_for`` are checks whose mending writes a file of ``started_after`` that is not among ``files``; ``restart``
 and ``replacement`` say what those mean to the ones who work on the cluster.
 
-Without ``template`` and ``content`` a file has to be there, whatever is in it; ``content`` null, or ``known`` false
-beside a template: what it has to be is not known, because another machine did not say. Any entry may have ``when``. A
+Without ``template``, ``file`` and ``content`` a file has to be there, whatever is in it: a task of the role's makes it.
+``content`` null, or ``known`` false beside a template: what it has to be is not known, because another machine did not
+say; it is not written then. Any entry may have ``when``. A
 text, a ``when`` and what else is not a name may rest on what the machine has answered (``cluster_machine``); which
 paths, packages and services are asked about may not, because it is known before.
 """
@@ -186,6 +188,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         known=known,
         program="file" in entry or str(text or "").startswith("#!"),
         fingerprints=tuple(_names(entry.get("fingerprints"))),
+        validate=str(entry.get("validate") or ""),
     )
 
 

@@ -17,6 +17,7 @@ class Place:
 
     ``known`` is false where nobody has said what its content has to be. ``program``: the text is one of a program, of
     which nobody wants to read the difference. ``fingerprints``: the file holds public keys, each one of these.
+    ``validate``: the command that has to accept a new text before it is put there, %s in it for the file's name.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Place:
     known: bool = True
     program: bool = False
     fingerprints: tuple[str, ...] = ()
+    validate: str = ""
 
 
 def difference(place: Place, kind: str, state: Mapping[str, Any] | None) -> tuple[Code, str] | None:
