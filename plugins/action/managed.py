@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Have on the machine what a role manages, from the same data that ``observe`` compares the machine with.
 
-``role``: whose ``__<role>_managed`` (provision.model.managed) it is; with ``part`` it is ``__<role>_<part>``, some of that
-data under a name of its own, for what has to be there before the rest.
+``role``: whose ``__<role>_managed`` (provision.model.managed) it is; with ``part`` it is ``__<role>_<part>``, some of
+that data under a name of its own, for what has to be there before the rest.
 
 ``kinds`` are done in this order, whatever order they are named in:
 

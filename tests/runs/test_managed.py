@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,11 +90,11 @@ def managed(directory: Path, **options: Any) -> Managed:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Managed:
     directory = tmp_path_factory.mktemp("managed")
     (directory / "d/gone").mkdir(parents=True)
     # What Ansible says of a module's arguments, it says only where it is asked for all that it has to say.
-    yield managed(directory, diff=True, verbosity=3)
+    return managed(directory, diff=True, verbosity=3)
 
 
 def test_what_is_known_and_wanted_here_is_written_as_ansibles_own_modules_would(first: Managed) -> None:

@@ -116,6 +116,16 @@ def test_no_error_is_ignored_and_commands_say_why_and_what_they_change(path: Pat
             )
 
 
+@pytest.mark.parametrize("path", task_files(), ids=lambda path: str(path.relative_to(content.ROOT)))
+def test_a_role_writes_its_own_data_by_a_name_that_it_has(path: Path) -> None:
+    for task in tasks_in(load(path)):
+        if args := task.get("managed"):
+            role = path.parent.parent
+            data = load(role / "vars/main.yml")[f"__{role.name}_{args.get('part', 'managed')}"]
+            assert args["role"] == role.name, task["name"]
+            assert set(args.get("kinds", data)) <= set(data), task["name"]
+
+
 PLAYBOOKS = sorted((content.ROOT / "playbooks").glob("*.yml"))
 
 #: The stages that change machines.

@@ -30,7 +30,8 @@ def asked(root: Path, text: str | None = TEXT, **file: Any) -> dict[str, Any]:
 
 def done(root: Path, question: dict[str, Any] | None = None, **how: Any) -> list[str]:
     """Return the names of what was written or removed."""
-    found = run_module(MODULE, {**(question or asked(root)), **{f"_ansible_{key}": value for key, value in how.items()}})
+    options = {f"_ansible_{key}": value for key, value in how.items()}
+    found = run_module(MODULE, {**(question or asked(root)), **options})
     names = [str(Path(path).relative_to(root)) for path in found["written"] + found["removed"]]
     assert found["changed"] == bool(names)
     return names
@@ -149,7 +150,7 @@ def test_a_unit_is_stopped_before_its_file_goes_and_only_where_there_is_one(
 ) -> None:
     program, said, unit = tmp_path / "bin/systemctl", tmp_path / "said", tmp_path / "mirror.service"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >>{said}\n[ "$1" = daemon-reload ] || [ -f {unit} ] && exit ${{CODE:-0}}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >>{said}\n[ $1 = daemon-reload ] || [ -f {unit} ]; exit ${{CODE:-$?}}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     question = {"absent": [str(unit)]}
