@@ -62,6 +62,7 @@ lint: .venv/.dev ## Run the linters
 	run ruff check .; run ruff format --check .; run mypy; \
 	run mypy --config-file .config/mypy-plugins.ini plugins roles playbooks; \
 	run lint-imports --no-logo; run yamllint --strict .; run ansible-lint --offline -q; \
+	run scripts/prose; run sphinx-build -W --keep-going -q docs build/docs; \
 	run shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2'); exit $$failed
 
 docs: .venv/.dev ## Build the documentation, and print where it is

@@ -47,9 +47,10 @@ def variables() -> str:
     parts = ["# Variables\n\n`clusterctl check` compares the inventory with these specifications.\n"]
     parts += ["## The cluster and its machines\n", *_options(own)]
     for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
-        spec = _load(path)["argument_specs"]["main"]
-        about = _text(spec.get("description", spec["short_description"]))
-        parts += [f"## Role `{path.parts[-3]}`\n", f"{about}\n", *_options(spec.get("options", {}))]
+        specs = _load(path)["argument_specs"]
+        about = _text(specs["main"].get("description", specs["main"]["short_description"]))
+        options = {name: option for spec in specs.values() for name, option in spec.get("options", {}).items()}
+        parts += [f"## Role `{path.parts[-3]}`\n", f"{about}\n", *_options(options)]
     return "\n".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ import yaml
 from provision import content
 from provision.cli.main import cli
 from provision.errors import ClusterctlError
-from provision.inventory import loader
+from provision.inventory import loader, variables
 from provision.inventory.valid import declared
 
 DOCS = content.ROOT / "docs"
@@ -123,6 +124,18 @@ def test_the_pages_have_them() -> None:
     assert len(COMMANDS) >= 40
     assert [words for words in COMMANDS if words[0] == "verify"]
     assert re.findall(r"(?m)^make (\w+)", SHELL[-1][1])[:2] == ["demo", "test"]
+
+
+def test_the_reference_has_each_check_and_each_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    reference = importlib.import_module("reference")
+    all_checks = (content.ROOT / "tests/goldens/checks.txt").read_text(encoding="utf-8").split()
+    shown = set(re.findall(r"(?m)^`(\w+)`$", reference.variables()))
+    follows = {name for name, one in variables.options().items() if "It follows from" in str(one["description"])}
+
+    assert sorted(re.findall(r"(?m)^\| `([\w.]+)`", reference.checks())) == all_checks
+    assert variables.options().keys() - follows <= shown
+    assert shown <= variables.options().keys()
 
 
 def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
