@@ -1,6 +1,6 @@
 # Everything runs from .venv/ in this directory. The first two targets are what most people want.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-night test-unit test-runs lanes lab-test lint support bench clean packages vm-tools engine venv
+.PHONY: help demo test test-all test-night test-unit test-runs lanes lab-test lint docs support bench clean packages vm-tools engine venv
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -62,7 +62,12 @@ lint: .venv/.dev ## Run the linters
 	run ruff check .; run ruff format --check .; run mypy; \
 	run mypy --config-file .config/mypy-plugins.ini plugins roles playbooks; \
 	run lint-imports --no-logo; run yamllint --strict .; run ansible-lint --offline -q; \
+	run scripts/prose; run sphinx-build -W --keep-going -q docs build/docs; \
 	run shellcheck --severity=warning $$(git grep -lE '^#!/bin/(ba)?sh' -- scripts roles .ci ':!*.j2'); exit $$failed
+
+docs: .venv/.dev ## Build the documentation, and print where it is
+	@$(RUN) sphinx-build -W --keep-going -q docs build/docs
+	@echo "$(CURDIR)/build/docs/index.html"
 
 vm-tools: ## Install what 'clusterctl lab up --kind vm' needs from the distribution (root)
 	@scripts/packages vm
@@ -99,5 +104,5 @@ venv: .venv/.dev ## Make the virtual environment, with what the tests need
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@ .venv/.runtime

@@ -1,6 +1,6 @@
 """Write what users meet of the product, as text: ``PYTHONPATH=tests .venv/bin/python -m goldens.write`` (a minute).
 
-``tests/unit/test_goldens.py`` compares. Read the difference: CHANGELOG.md says what is meant, what is not is undone.
+``tests/unit/test_goldens.py`` compares. Read the difference: changelog.d/ says what is meant, what is not is undone.
 By hand are ``kept_tests.txt``, ``bad_run.jsonl``, ``inventories/`` and, in ``refusals.yml``, the cases.
 """
 

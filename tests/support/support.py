@@ -3,7 +3,7 @@
 A test that passes and carries ``@pytest.mark.proves(row)`` is noted in .cache/support below the checkout, with the
 system of the machines that it ran on; ``on="Ubuntu 24.04"`` in the marker says that no machine of that system was there
 and that only what would be done on one was compared. ``make support`` takes these notes over into ran.yml, which is
-committed, and writes the table into README.md. A test compares the two.
+committed, and writes the table into docs/support.md. A test compares the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 RAN = HERE / "ran.yml"
 NOTES = ROOT / ".cache" / "support"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "support.md"
 BEGIN, END = "<!-- support matrix: begin -->", "<!-- support matrix: end -->"
 
 #: How something can have been tried, strongest first, with the word that the table uses.
@@ -91,9 +91,9 @@ def _cell(kinds: dict[str, Any]) -> str:
     return ", ".join(ran_on) or ("*not run*; rendered" if "rendered" in kinds else "*not run*")
 
 
-def in_readme() -> str:
-    """Return the table that stands in README.md."""
-    return README.read_text(encoding="utf-8").split(BEGIN, 1)[1].split(END, 1)[0].strip()
+def on_page() -> str:
+    """Return the table that docs/support.md has."""
+    return PAGE.read_text(encoding="utf-8").split(BEGIN, 1)[1].split(END, 1)[0].strip()
 
 
 def _notes() -> Iterator[dict[str, str]]:
@@ -123,9 +123,9 @@ def main() -> None:
     record = merged(ran(), list(_notes()))
     head = "---\n# yamllint disable rule:line-length\n# What tests have run. Written by 'make support'.\n"
     RAN.write_text(head + yaml.dump(record, Dumper=_Dumper, width=160), encoding="utf-8")
-    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
-    README.write_text(f"{before}{BEGIN}\n{table(record)}\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n{table(record)}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The support matrix in README.md says what tests have run, and nothing else."""
+"""The support matrix in docs/support.md says what tests have run, and nothing else."""
 
 from __future__ import annotations
 
 import support
 
 
-def test_the_readme_shows_what_tests_have_run() -> None:
-    assert support.in_readme() == support.table(support.ran()), "make support"
+def test_the_documentation_shows_what_tests_have_run() -> None:
+    assert support.on_page() == support.table(support.ran()), "make support"
 
 
 def test_rows_and_systems_of_the_record_are_those_of_the_matrix() -> None:

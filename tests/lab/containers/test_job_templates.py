@@ -532,7 +532,7 @@ def test_a_guides_host_file_and_command_train_as_they_are_printed(templates: lab
     lab.said(f"cat >templates/guide/src/train_bash.py <<'END OF FILE'\n{program}END OF FILE")
     done(lab, "cd guide && srun --mem=1500 docker build -t llm:1 . 2>&1")
 
-    # As the README has it for docker compose, keys, hosts file and sshd.
+    # As docs/jobs/deepspeed.md has it for docker compose, keys, hosts file and sshd.
     both = "--mem=1200M --container-image=llm:1 --container-mounts=$PWD --container-workdir=$PWD"
     # Without a word of torchrun-slurm's its workers would meet at node1's first address, that of its Docker's bridge.
     by_ssh = f'srun --nodes=2 --ntasks-per-node=1 {both} torchrun-slurm --env ssh --output-dir "$PWD" bash train.sh'

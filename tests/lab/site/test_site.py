@@ -1,4 +1,4 @@
-"""The way of a site's administrator, by what README says, on machines as vendors and a site leave them.
+"""The way of a site's administrator, by what the documentation says, on machines as vendors and a site leave them.
 
 The tests follow each other: each finds the lab as those before it have left it.
 """

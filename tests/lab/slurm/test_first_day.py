@@ -14,7 +14,7 @@ import pytest
 
 from provision import content
 
-README = (content.ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = "".join(path.read_text(encoding="utf-8") for path in sorted((content.ROOT / "docs").rglob("*.md")))
 
 #: A user whom the lab's inventory declares, with the lab's own key.
 USER = "ada"
@@ -100,7 +100,7 @@ def test_a_lost_login_ends_what_ran_in_its_terminal(provisioned_lab: labs.Lab, c
 
 
 def test_a_lost_connection_without_a_terminal_leaves_the_step_which_scancel_ends(provisioned_lab: labs.Lab) -> None:
-    """sshd tells no program of it: as README says."""
+    """sshd tells no program of it: as docs/jobs/sessions.md says."""
     lab = provisioned_lab
     login = subprocess.Popen([*lab.entering("head", "srun sleep 600", user=USER)], stdin=subprocess.DEVNULL)
     labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
@@ -171,14 +171,14 @@ def test_a_job_of_hers_is_repeated_until_she_removes_it(provisioned_lab: labs.La
 
 
 def pasted(beginning: str) -> str:
-    """Return what the README shows that begins so: a line of code without its comment, or words within a sentence."""
+    """Return what the documentation shows that begins so: a line without its comment, or words within a sentence."""
     words = re.escape(beginning)
-    found = re.findall(rf"(?m)^ {{4}}({words}.*?) *(?:#.*)?$|`({words}[^`]*)`", README)
+    found = re.findall(rf"(?m)^({words}.*?) *(?:#.*)?$|`({words}[^`]*)`", PAGES)
     (line,) = {line or inline for line, inline in found}
     return str(line)
 
 
-def test_what_the_readme_shows_to_users_can_be_pasted(provisioned_lab: labs.Lab) -> None:
+def test_what_the_documentation_shows_to_users_can_be_pasted(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
 
     def entered(beginning: str, typed: str = "") -> list[str]:
