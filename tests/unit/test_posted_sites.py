@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from provision.errors import ClusterctlError
 from provision.inventory import loader
 from provision.inventory.valid import declared
 from provision.slurm.render import render
@@ -27,11 +26,7 @@ LINES = {
 }
 
 
-#: More than 1024 of a resource without devices is for another change to take.
-_COUNTED = pytest.mark.xfail(raises=ClusterctlError, strict=False)
-
-
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[_COUNTED] if one == "counted" else []) for one in LINES])
+@pytest.mark.parametrize("name", LINES)
 def test_what_a_site_has_posted_is_taken_and_rendered(name: str) -> None:
     site = declared(loader.load(SITES / name))
 

@@ -265,7 +265,7 @@ def test_jobs_that_begin_while_nodes_are_told_of_programs_that_are_new_to_them_d
 
 
 def test_a_configuration_that_slurmctld_refuses_fails_with_the_cause_and_the_old_one_stays(site: Site) -> None:
-    """Check knows the plugins of Slurm's source; which of them the image's packages have, slurmctld says."""
+    """Which plugins the image's packages have, slurmctld says."""
     lab, cause = site.lab, "switch/hpe_slingshot"
     job, before = submit(lab, "--hold"), container(lab)
     files = lab.root("head", "cat /etc/slurm/*.conf")
