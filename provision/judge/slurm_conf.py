@@ -40,7 +40,7 @@ def candidate(code: str, lines: Sequence[str], place: str) -> Check:
         cause="Slurm refuses these files: none was written, and the daemons go on with theirs"
         if code == "refused"
         else "no slurmctld could be asked: whether it takes these files shows when it gets them",
-        fix=f"correct {place or 'what Slurm names; clusterctl render shows the files'}, and run this again"
+        fix=f"correct {place or 'what Slurm names (clusterctl render shows the files)'}; then run this again"
         if code == "refused"
         else "nothing to do where the configuration works",
     )

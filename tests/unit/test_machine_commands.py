@@ -108,6 +108,7 @@ OWN_WAY = {
     "munge_key.py": "a key is no text",
     "telling.py": "what it prints is read while it works",
     "cluster_image.py": "images are built from streams, one program into another",
+    "slurm_candidate.py": "slurmctld is ended as soon as it says that it runs",
 }
 
 

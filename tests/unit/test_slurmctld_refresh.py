@@ -159,6 +159,7 @@ class Machine:
             assert data == OLD["slurm.conf"] or self.boot != 1000, "the new file may be what no client can read"
             return 0, f"BOOT_TIME               = {self.boot}\n", ""
         if "show nodes" in told and self.answers:
+            assert "--future" in words, "of those without an address, too"
             late = self.reconfigured > 0 and self.late > 0
             self.late -= late
             said = [node("node1", "UNKNOWN")] if late else self.nodes.get(self.runs_with, [])
@@ -331,7 +332,9 @@ def test_nodes_whose_daemons_take_it_up_at_their_start_alone_are_not_waited_for(
 ) -> None:
     machine = Machine(tmp_path, OLD)
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    (tmp_path / "slurm.conf").write_text("ClusterName=a\nSlurmdPort=7000\n")
+    text = "ClusterName=a\nSlurmdPort=7000\n"
+    machine.nodes[text] = [node("node1", "UNKNOWN")]
+    (tmp_path / "slurm.conf").write_text(text)
 
     assert machine.run(monkeypatch)["changed"]
 
@@ -378,10 +381,14 @@ def test_the_last_five_configurations_with_which_it_ran_are_kept(
     assert {one.stat().st_mode & 0o777 for one in (tmp_path / "kept", *kept)} == {0o700}
 
 
-def test_a_run_without_a_change_keeps_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_a_change_keeps_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
     machine = Machine(tmp_path, OLD)
     change(tmp_path)
     machine.run(monkeypatch)
+    clock.now += 1000
+    machine.boot = int(clock.now) - 500
     machine.run(monkeypatch)
 
     assert len(list((tmp_path / "kept").iterdir())) == 1
