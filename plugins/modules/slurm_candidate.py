@@ -59,6 +59,7 @@ PREFIX = "slurmctld: "
 #: What it calls an error although it is none: it has neither state nor accounting here, and no program for mail.
 NO_ERROR = re.compile(
     r"please ignore error|state file /|^error: NOTE: Trying backup|gathered, but not stored|MailProg is invalid"
+    r"|can only be used with SlurmDBD"
 )
 #: Exit codes of the engine, of a shell and of timeout: slurmctld has not said anything by them.
 NOT_ITS_OWN = (0, 124, 125, 126, 127, 137, 143)
