@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         code = str(answer.get("code", ""))
         spoken = spoken_of(texts, lines) if code == "refused" else None
         check = candidate(code, lines, _place(spoken, task_vars) if spoken else "")
-        result.update(changed=False, cluster_checks=[check.as_dict()])
+        result.update(changed=False, lines=lines, cluster_checks=[check.as_dict()])
         return result if check.ok else {**result, "failed": True, "msg": check.sentence}
 
 

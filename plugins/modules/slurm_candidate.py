@@ -163,7 +163,7 @@ def judged(ready, code, lines):
     own = [line[len(PREFIX) :] for line in lines if line.startswith(PREFIX)]
     errors = [line for line in own if re.match(r"(?:error|fatal):", line) and not NO_ERROR.search(line)]
     if ready:
-        return "started", []
+        return "started", list(dict.fromkeys(errors))[-4:]
     if code in NOT_ITS_OWN or not errors:
         return "unknown", (errors or lines)[-4:]
     return "refused", list(dict.fromkeys(errors))[-4:]

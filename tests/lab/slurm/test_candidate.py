@@ -12,6 +12,11 @@ import pytest
 import yaml
 from test_slurm_change import Site, container, queued, submit
 
+from provision import content
+from provision.inventory import loader
+from provision.inventory.valid import declared
+from provision.slurm.render import render
+
 #: Where the last configurations that worked are kept on the controller.
 KEPT = "/var/lib/clusterctl/slurm/kept"
 
@@ -91,6 +96,29 @@ def test_what_slurmctld_refuses_is_told_in_its_words_with_the_inventorys_line_an
         assert f"{site.variables}, line " in check["source"], check
         assert (container(lab), files(lab), queued(lab)[job]) == (before, there, "RUNNING")
     assert not lab.root("head", "docker ps --all --quiet --filter name=slurmctld-candidate").strip()
+
+
+def test_what_sites_have_posted_starts_without_an_error(provisioned_lab: labs.Lab) -> None:
+    lab = provisioned_lab
+    image = lab.root("head", "docker inspect --format '{{.Config.Image}}' slurmctld").strip()
+    told = {}
+    for path in sorted((content.ROOT / "tests/sites").iterdir()):
+        inventory = loader.load(path)
+        asked = {
+            "texts": render(declared(inventory)),
+            "names": [*inventory.groups["slurm_controller"], *inventory.groups["slurm_compute"]],
+            "image": image,
+            "directory": "/nonexistent",
+        }
+        command = [labs.BIN / "ansible", "head", "-i", lab.inventory, "--become", "-m", "slurm_candidate"]
+        environment = {"ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"), "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
+                       "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}  # fmt: skip
+        done = labs.run([*command, "-a", json.dumps(asked)], check=False, env=environment)
+        answer = json.loads(done.stdout)["plays"][0]["tasks"][0]["hosts"]["head"]
+        told[path.name] = (answer["cluster_checks"][0]["observed"], answer["lines"])
+
+    assert told == dict.fromkeys(told, ("slurmctld starts", [])), told
+    assert len(told) == 6
 
 
 @pytest.mark.parametrize("command", ["preflight", "provision"])
