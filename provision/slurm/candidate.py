@@ -17,12 +17,13 @@ _OUT = re.compile(
 _IN = ("AuthType=auth/none", "CredType=cred/none")
 _OF_THE_DATABASE = re.compile(r"(?:gres|license|bb|ic)/", re.IGNORECASE)
 #: Words of values that it does not get: what the database alone knows, a script that runs as soon as its plugin is
-#: loaded, and what leaves it without any address.
+#: loaded, what leaves it without any address, and with what slurmctld 24.11.5 crashes where it has no database.
 _WORDS_OUT = {
     "priorityweighttres": _OF_THE_DATABASE,
     "tresbillingweights": _OF_THE_DATABASE,
     "jobsubmitplugins": re.compile(r"(?:job_submit/)?lua$", re.IGNORECASE),
     "communicationparameters": re.compile(r"DisableIPv4$", re.IGNORECASE),
+    "priorityflags": re.compile(r"NO_FAIR_TREE$", re.IGNORECASE),
 }
 _SETTING = re.compile(r"(?P<name>[A-Za-z]\w*)=(?P<value>\"[^\"]*\"|\S*)")
 #: How Slurm names a line: "in file /etc/slurm/slurm.conf line 68".

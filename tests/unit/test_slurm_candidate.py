@@ -62,6 +62,7 @@ def test_what_would_reach_out_is_no_line_of_its_files(line: str) -> None:
     [
         ("JobSubmitPlugins=all_partitions,lua", "JobSubmitPlugins=all_partitions"),
         ("JobSubmitPlugins=lua", ""),
+        ("PriorityFlags=NO_FAIR_TREE,CALCULATE_RUNNING", "PriorityFlags=CALCULATE_RUNNING"),
         ("CommunicationParameters=NoAddrCache,DisableIPv4", "CommunicationParameters=NoAddrCache"),
         (
             'PartitionName=p Nodes=ALL TRESBillingWeights="CPU=1.0,GRES/gpu=2.0" State=UP',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -104,11 +105,15 @@ def test_what_sites_have_posted_starts_without_an_error(provisioned_lab: labs.La
     told = {}
     for path in sorted((content.ROOT / "tests/sites").iterdir()):
         inventory = loader.load(path)
+        texts = render(declared(inventory))
+        # The machine that plays the site's controller.
+        texts["slurm.conf"] = re.sub(r"(?m)^SlurmctldHost=.*$", "SlurmctldHost=head", texts["slurm.conf"])
         asked = {
-            "texts": render(declared(inventory)),
-            "names": [*inventory.groups["slurm_controller"], *inventory.groups["slurm_compute"]],
+            "texts": texts,
+            "names": ["head", *inventory.groups["slurm_compute"]],
             "image": image,
             "directory": "/nonexistent",
+            "state": "/nonexistent",
         }
         command = [labs.BIN / "ansible", "head", "-i", lab.inventory, "--become", "-m", "slurm_candidate"]
         environment = {"ANSIBLE_CONFIG": str(content.ROOT / "ansible.cfg"), "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
