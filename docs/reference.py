@@ -42,7 +42,9 @@ def _load(path: Path) -> Any:
 
 def variables() -> str:
     """Return all variables that an inventory may set, from the specs that ``clusterctl check`` reads."""
-    site = _load(ROOT / "provision/inventory/site_variables.yml")["options"]
+    described = _load(ROOT / "provision/inventory/site_variables.yml")["options"]
+    shared = _load(ROOT / "roles/cluster/defaults/main.yml")
+    site = {name: ({"default": shared[name]} if name in shared else {}) | one for name, one in described.items()}
     own = {name: option for name, option in site.items() if "It follows from" not in _text(option["description"])}
     parts = ["# Variables\n\n`clusterctl check` compares the inventory with these specifications.\n"]
     parts += ["## The cluster and its machines\n", *_options(own)]

@@ -79,7 +79,7 @@ def _of_the_site() -> Mapping[str, Option]:
 
 def site_default(name: str) -> Any:
     """Return what a variable of the site's is where the inventory leaves it out."""
-    return _of_the_site()[name]["default"]
+    return _read(ROOT / "roles/cluster/defaults/main.yml")[name]
 
 
 @cache
