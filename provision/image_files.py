@@ -23,7 +23,7 @@ def texts(role: str) -> dict[str, str]:
 
 def sums(files: dict[str, str]) -> dict[str, str]:
     """Return the SHA-256 of each text, by the names of the files."""
-    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    return {name: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() for name, text in files.items()}
 
 
 def tag(role: str) -> str:

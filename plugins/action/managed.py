@@ -16,7 +16,6 @@ that data under a name of its own, for what has to be there before the rest.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -97,4 +96,4 @@ def _places(wants):
 
 
 def _owned(place):
-    return {key: value for key, value in asdict(place).items() if key in ("path", "owner", "group", "mode")}
+    return {key: getattr(place, key) for key in ("path", "owner", "group", "mode")}

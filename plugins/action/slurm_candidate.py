@@ -8,11 +8,11 @@ the inventory that they speak of; where no slurmctld could be asked, that is a w
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
 
+from provision.image_files import sums
 from provision.inventory.where import spoken_written
 from provision.judge.slurm_conf import candidate
 from provision.slurm.candidate import prepared, spoken_of
@@ -26,10 +26,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         texts = {str(name): str(text) for name, text in self._task.args["texts"].items()}
-        sums = {
-            name: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() for name, text in texts.items()
-        }
-        module_args = {**self._task.args, "texts": prepared(texts), "sums": sums}
+        module_args = {**self._task.args, "texts": prepared(texts), "sums": sums(texts)}
         answer = self._execute_module(module_args=module_args, task_vars=task_vars)
         lines = [str(line) for line in answer.get("lines") or [answer.get("msg") or ""] if line]
         code = str(answer.get("code", ""))

@@ -79,7 +79,12 @@ def _of_the_site() -> Mapping[str, Option]:
 
 def site_default(name: str) -> Any:
     """Return what a variable of the site's is where the inventory leaves it out."""
-    return _read(ROOT / "roles/cluster/defaults/main.yml")[name]
+    return _site_defaults()[name]
+
+
+@cache
+def _site_defaults() -> Mapping[str, Any]:
+    return _read(ROOT / "roles/cluster/defaults/main.yml")
 
 
 @cache

@@ -101,7 +101,7 @@ def _alike(groups: Mapping[Check, Sequence[str]]) -> list[tuple[Check, str]]:
             rows += [(check, fold(groups[check])) for check in same]
             continue
         first = fold(groups[same[0]])
-        observed = "; ".join([check.observed for check in same[:_EACH]] + [f"and {len(same) - _EACH} more"])
+        observed = brief([check.observed for check in same], _EACH)
         fix = f"for {first}: {same[0].fix}; the same for each of the others (-v lists them)" if same[0].fix else ""
         hosts = [host for check in same for host in groups[check]]
         rows.append((replace(same[0], observed=observed, fix=fix), fold(hosts)))

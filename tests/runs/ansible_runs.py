@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -174,5 +175,13 @@ def stages_in(root: Path, **stages: str) -> Path:
         write_playbook(root / "playbooks" / f"{name}.yml", tasks, name=f"Stage {name}")
     site = "".join(f"- ansible.builtin.import_playbook: {name}.yml\n" for name in stages if name != "verify")
     (root / "playbooks" / "site.yml").write_text(site, encoding="utf-8")
+    site_defaults(root)
     content.stages.cache_clear()
     return root
+
+
+def site_defaults(root: Path) -> None:
+    """Give a place of playbooks the defaults of the site's variables, which the package reads beside them."""
+    place = root / "roles/cluster/defaults"
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.copy(content.ROOT / "roles/cluster/defaults/main.yml", place)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_runs import LAUNCH, PYTHON
+from ansible_runs import LAUNCH, PYTHON, site_defaults
 from test_observe import MASKED, REPLAY
 from waiting import PATIENCE
 
@@ -93,6 +93,7 @@ def site(place: Path, **answers: dict[str, Any]) -> Path:
         python = place / f"{host}-python"
         python.write_text(f'#!/bin/sh\nexport MACHINE={host}\nexec {PYTHON} "$@"\n', encoding="utf-8")
         python.chmod(0o755)
+    site_defaults(place)
     content.stages.cache_clear()
     return place
 
