@@ -56,10 +56,11 @@ PULL_LIMIT = 1800
 ENGINE_LIMIT = 30
 READY = "Running as primary controller"
 PREFIX = "slurmctld: "
-#: What it calls an error although it is none: it has neither state nor accounting here, and no program for mail.
+#: What it calls an error although it is none: it has neither state nor accounting here, and no program for mail;
+#: how fast the machine's clock is read is no word about a configuration.
 NO_ERROR = re.compile(
     r"please ignore error|state file /|^error: NOTE: Trying backup|gathered, but not stored|MailProg is invalid"
-    r"|can only be used with SlurmDBD"
+    r"|can only be used with SlurmDBD|calls to gettimeofday"
 )
 #: Exit codes of the engine, of a shell and of timeout: slurmctld has not said anything by them.
 NOT_ITS_OWN = (0, 124, 125, 126, 127, 137, 143)

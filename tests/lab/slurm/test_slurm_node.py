@@ -11,8 +11,12 @@ from typing import Any
 
 import labs
 import pytest
+import yaml
 
 from provision import content
+from provision.inventory import loader
+from provision.inventory.valid import declared
+from provision.slurm.render import render
 
 REASON = "clusterctl: a test"
 
@@ -178,3 +182,33 @@ def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: la
     # By the type that the inventory declares, which is a part of the driver's name in another spelling.
     found = re.findall(r"Gres Name=gpu Type=A40 Count=1 .*File=/dev/nvidia([01])", told)
     assert sorted(found) == ["0", "1"], told
+
+
+@pytest.mark.parametrize(
+    ("detection", "state"),
+    [({}, "idle none"), ({"slurm_conf_gpu_detection": "nvidia", "node_gpu_affinity": ""}, "inval gres/gpu GRES")],
+)
+def test_a_machine_of_many_numa_nodes_registers_with_device_files_alone(
+    lab: labs.Lab, tmp_path: Path, detection: dict[str, str], state: str
+) -> None:
+    # Slurm's daemons are the question: what they say of the configuration that this machine gets by default.
+    topology = Path(__file__).parents[2] / "unit/fixtures/gpu_topology.yml"
+    machine = yaml.safe_load(topology.read_text(encoding="utf-8"))["dgx_a100"]
+    hardware = {
+        "node_cpus": 256, "node_sockets": 2, "node_cores_per_socket": 64, "node_threads_per_core": 2,
+        "node_real_memory": 1000, "node_gres": "gpu:a100:8", "node_gpu_affinity": machine["affinity"],
+    }  # fmt: skip
+    compute = {"hosts": {"dgx01": {}}, "vars": hardware | detection}
+    groups = {"slurm_controller": {"hosts": {"head": {}}}, "slurm_compute": compute}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(yaml.safe_dump({"all": {"children": groups, "vars": {"cluster_name": "dgx"}}}))
+    texts = render(declared(loader.load(inventory)))
+    image = lab.root("node1", "docker inspect --format '{{.Config.Image}}' slurmd").strip()
+    inside = ["docker", "run", "--rm", "--interactive", "--hostname=head", "--cap-add=SYS_ADMIN",
+              "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined", "--entrypoint=sh",
+              image, "-s"]  # fmt: skip
+    script = (Path(__file__).parent / "register-gpus").read_text(encoding="utf-8")
+    words = [texts["slurm.conf"], texts["gres.conf"], *machine["gpus"]]
+    told = labs.run(["docker", "exec", "--interactive", lab.container("node1"), *inside, *words], input=script).stdout
+
+    assert told.startswith(state), told
