@@ -7,6 +7,7 @@ Each is a playbook, so that the difference between two of them is the price of w
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from bench.fleet import Fleet
 from bench.processor import Cost, measure
 
 from provision.ansible_env import clean_environment
+from provision.content import ROOT
 
 PLAY = """\
 - name: {name}
@@ -108,6 +110,8 @@ def write(directory: Path, road: Road) -> Path:
     (playbooks / "action_plugins" / "bench_judged.py").write_text(ACTION, encoding="utf-8")
     text = PLAY.format(name=road.name.capitalize(), gather=str(road.gather).lower()) + (road.tasks or "    []\n")
     (playbooks / "only.yml").write_text(text, encoding="utf-8")
+    # The defaults of the site's variables, which clusterctl reads beside the playbooks.
+    shutil.copytree(ROOT / "roles/cluster/defaults", directory / "roles/cluster/defaults", dirs_exist_ok=True)
     site = playbooks / "site.yml"
     site.write_text("- ansible.builtin.import_playbook: only.yml\n", encoding="utf-8")
     return site
