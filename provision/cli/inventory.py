@@ -13,19 +13,24 @@ from provision.cli.options import Request, reading_options
 @reading_options
 @click.option("--ports", "with_ports", is_flag=True, help="Also list every port that machines need from one another.")
 def check(request: Request, with_ports: bool) -> int:
-    """Check the inventory: names, groups, types, misspelt variables. No machine is contacted.
+    """Check the inventory and print the cluster as it is understood. No machine is contacted.
+
+    Names, groups, types and misspelt variables are checked.
 
     \b
     Examples:
         clusterctl check inventory.ini
-        clusterctl check --ports inventory.ini     # for whoever keeps the network's firewall
+        clusterctl check --ports inventory.ini     # for the network's firewall
     """
     from provision import hostlist
     from provision.cli.flow import ask, open_cluster, print_json
     from provision.inventory.declared_images import for_nobody
+    from provision.inventory.fetched import fetched
     from provision.inventory.loader import GROUPS, cluster_hosts
     from provision.inventory.ports import ports_from
+    from provision.report.cluster import picture
     from provision.report.ports import table
+    from provision.report.summary import Printer
     from provision.slurm.conf import require_confinement
 
     opened = open_cluster(request, ask(request))
@@ -40,6 +45,7 @@ def check(request: Request, with_ports: bool) -> int:
         )
     docker = opened.inventory.hostvars.get(cluster.controller, {}).get("job_docker")
     ports = ports_from(opened.inventory.groups, opened.inventory.hostvars, cluster)
+    fetches = fetched(cluster, opened.inventory.hostvars)
     unused = for_nobody(cluster.job_images, cluster.container_runtime, docker)
     if unused:
         click.echo(f"Warning: {unused}", err=True)
@@ -57,17 +63,16 @@ def check(request: Request, with_ports: bool) -> int:
                 "left_alone": left_alone,
                 "warnings": [unused] if unused else [],
                 "undeclared": {name: list(cluster.undeclared[name]) for name in undeclared},
+                "fetched": fetches,
                 "ports": [port.as_dict() for port in ports],
             }
         )
         return 0
-    click.echo(f"{opened.path}: good")
-    click.echo(
-        f"cluster {cluster.name}: controller {cluster.controller}, {len(cluster.nodes)} compute: "
-        f"{hostlist.fold(node.name for node in cluster.nodes)}"
-    )
-    if undeclared:
-        click.echo(f"hardware not declared, to be discovered: {hostlist.fold(undeclared)}")
+    printer = Printer()
+    printer.line(f"{opened.path}: good")
+    printer.line(f"cluster {cluster.name}, Slurm {cluster.slurm_version}")
+    for title, text in picture(cluster, opened.inventory.groups, fetches):
+        printer.line(f"{title:11} {text}")
     if with_ports:
         for line in table([port.as_dict() for port in ports]):
             click.echo(line)
