@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -35,21 +35,36 @@ def complete_stages(ctx: click.Context, _param: click.Parameter, incomplete: str
 def complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer host and group names for the last word of a comma-separated limit."""
     before, comma, last = incomplete.rpartition(",")
-    words = ctx.params.get("words") or ()
-    path = ctx.params.get("inventory") or (words[0] if words else None)
-    return [CompletionItem(f"{before}{comma}{name}") for name in names_in(path and Path(path)) if name.startswith(last)]
+    # As --limit lacks its value yet, Click gives what was typed before it to no argument.
+    words = ctx.params.get("words") or ctx.args
+    path = ctx.params.get("inventory") or ctx.params.get("named") or (words[0] if words else None)
+    return [CompletionItem(f"{before}{comma}{name}") for name in names_in(Path(path) if path else None) if name.startswith(last)]
 
 
 def names_in(path: Path | None) -> list[str]:
-    """Return the host and group names of an INI inventory; of anything else, or a missing one, none."""
-    if path is None or not path.is_file():
-        named = os.environ.get("CLUSTERCTL_INVENTORY")
-        path = Path(named) if named else Path("inventory.ini")
+    """Return the host and group names of an inventory, INI or YAML; of anything else, or a missing one, none."""
+    import yaml  # with the loader, not for what only shows help
+
+    from provision.errors import ClusterctlError
+    from provision.inventory.loader import default_path
+
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        path = path if path and path.is_file() else default_path()
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found = (
+            _keys(yaml.load(text, yaml.CSafeLoader)) if path.suffix in (".yml", ".yaml") else _names(text.splitlines())
+        )
+        return list(dict.fromkeys(found))
+    except (OSError, ClusterctlError, yaml.YAMLError):
         return []
-    return list(dict.fromkeys(_names(lines)))
+
+
+def _keys(groups: Any) -> Iterator[str]:
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        yield str(name)
+        if isinstance(group, dict):
+            yield from map(str, group.get("hosts") or ())
+            yield from _keys(group.get("children"))
 
 
 def _names(lines: Iterable[str]) -> Iterable[str]:

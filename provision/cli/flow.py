@@ -99,7 +99,9 @@ def open_cluster(request: Request, passwords: Passwords | None = None) -> Opened
     hostlist.require_possible(request.limit or "", "--limit")
     if ignored := ignored_settings():
         click.echo(f"Warning: ignored: {', '.join(ignored)}; clusterctl uses its own settings", err=True)
-    path = request.inventory or default_path()
+    if request.inventory and request.named:
+        raise ClusterctlError(f"two inventories are named: {request.inventory} and {request.named}", fix="name one")
+    path = request.inventory or request.named or default_path()
     with ExitStack() as stack:
         vault = [word for file in request.vault_files for word in ("--vault-password-file", file)]
         vault += [word for name in request.vault_ids for word in ("--vault-id", name)]

@@ -107,7 +107,7 @@ def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:
     for word in rest:
         if word not in known:
             if "/" in word or "." in word or Path(word).exists():
-                raise ClusterctlError(f"'{word}' is no stage", fix="name the inventory first, then the stages")
+                raise ClusterctlError(f"'{word}' is no stage", fix=f"name the inventory first: {word} {rest[0]}")
             raise ClusterctlError(
                 f"there is no stage '{word}'",
                 fix=did_you_mean(word, known, f"the stages are {', '.join(known)}"),
@@ -153,14 +153,17 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
                 ExitCode.CHANGES_PENDING if code is ExitCode.DONE and outcome.report.changes_pending else code,
                 opened.path,
                 outcome.report.refused_hosts,
+                limit=request.limit or "",
             ),
         )
     return int(code)
 
 
-def next_command(command: str, code: ExitCode, inventory: Path, refused: Collection[str] = ()) -> str:
+def next_command(
+    command: str, code: ExitCode, inventory: Path, refused: Collection[str] = (), *, limit: str = ""
+) -> str:
     """Return what an operator does next, as a command or a sentence; ``refused`` are machines left out by preflight."""
-    name = shlex.quote(str(inventory))
+    name = shlex.quote(str(inventory)) + (f" --limit {shlex.quote(limit)}" if limit else "")
     if code in (ExitCode.DONE, ExitCode.CHANGES_PENDING):
         return {
             "discover": f"clusterctl preflight {name}",

@@ -20,6 +20,7 @@ class Request:
     """What was typed: the inventory and Ansible's options. Passwords are asked for later, only where needed."""
 
     inventory: Path | None = None
+    named: Path | None = None
     limit: str | None = None
     check: bool = False
     diff: bool = False
@@ -50,6 +51,17 @@ def _from_here(_context: click.Context, _option: click.Parameter, texts: tuple[s
 
 inventory_argument = click.argument(
     "inventory", type=click.Path(path_type=Path), required=False, shell_complete=complete_inventory
+)
+
+#: What is typed for each other program that reads an inventory of Ansible's.
+_NAMED = click.option(
+    "-i",
+    "--inventory",
+    "named",
+    type=click.Path(path_type=Path),
+    metavar="INVENTORY",
+    shell_complete=complete_inventory,
+    help="The inventory, where it is not the first word.",
 )
 
 json_option = click.option("--json", "json", is_flag=True, help="Print one JSON document on standard output.")
@@ -125,7 +137,7 @@ def _collected(*options: Callable[[Command], Command]) -> Callable[[Command], Co
 
 
 #: For everything that runs Ansible.
-ansible_options = _collected(_LIMIT, *_RUNNING)
+ansible_options = _collected(_NAMED, _LIMIT, *_RUNNING)
 
 #: For what only reads the inventory.
-reading_options = _collected(inventory_argument, *_VAULT, json_option)
+reading_options = _collected(inventory_argument, _NAMED, *_VAULT, json_option)

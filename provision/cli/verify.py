@@ -12,6 +12,7 @@ import click
 
 from provision.cli.options import Request, ansible_options, inventory_argument
 from provision.errors import ClusterctlError, ExitCode
+from provision.model.text import one_line
 
 if TYPE_CHECKING:
     from provision.runner.journal import Run
@@ -61,7 +62,7 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
             every_check=every or bool(request.verbosity),
             log=str(outcome.run.directory),
             judgement=outcome.judgement,
-            next_command=next_command("verify", outcome.code, opened.path),
+            next_command=next_command("verify", outcome.code, opened.path, limit=request.limit or ""),
         )
     return int(outcome.code)
 
@@ -71,6 +72,8 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
 @ansible_options
 def status(request: Request) -> int:
     """Show nodes, states, GPUs and jobs as Slurm sees them, the last run and the last verdict.
+
+    Each node's slurmd is asked for a connection: Slurm itself notices the end of one after five minutes.
 
     \b
     Example:
@@ -93,7 +96,7 @@ def status(request: Request) -> int:
     printer = Printer()
     if outcome.code is not ExitCode.DONE:
         show_run(printer, "status", outcome.report, simulated=opened.simulated)
-    rows = [("NODE", "STATE", "CPUS", "GRES", "REASON")]
+    rows: list[tuple[str, ...]] = [("NODE", "STATE", "CPUS", "GRES", "IN USE", "REASON")]
     rows += [_node(node) for node in slurm.get("nodes", ())]
     if len(rows) > 1:
         printer.table(rows)
@@ -123,6 +126,7 @@ def last(inventory: Path) -> dict[str, Any]:
         elif run.facts.get("command") == "verify" and not run.alive:
             report = _reported(run)
             facts |= {"verdict": report.get("verdict") or "unknown", "limited": report.get("limited") or []}
+            facts["failed"] = next((one for one in report.get("checks") or () if one.get("verdict") == "fail"), None)
             limit = (run.facts.get("options") or {}).get("limit")
             if facts["limited"] or (limit and not report):
                 found["last_limited"] = facts | {"limit": limit}
@@ -148,18 +152,32 @@ def _run_line(facts: dict[str, Any]) -> str:
         told += f" ({facts.get('outcome') or 'never finished'})"
     if facts.get("limited") or facts.get("limit"):
         told += f", limited to {facts.get('limit') or ', '.join(facts['limited'])}"
+    if failed := facts.get("failed"):
+        told += f", first {failed.get('host')} {failed.get('id')}: {one_line(str(failed.get('observed', '')))}"
     return f"{told}, {facts.get('ended') or facts.get('started')} ({facts.get('command')}, {facts.get('id')})"
 
 
-def _node(node: dict[str, Any]) -> tuple[str, str, str, str, str]:
+def _resources(text: object) -> str:
+    """Return resources without what Slurm adds to them when it prints them."""
+    from provision.model.gres import printed  # not for what only shows help
+
+    with suppress(ValueError):
+        text = ",".join(map(str, printed(str(text or ""))))
+    return str(text or "-")
+
+
+def _node(node: dict[str, Any]) -> tuple[str, ...]:
     state = node.get("state", "")
     state = "+".join(state) if isinstance(state, list) else str(state)
+    connection = node.get("connection") or "open"
+    silent = "" if connection == "open" else f"slurmd does not answer: {connection}"
     return (
         str(node.get("name", "")),
         state.lower(),
         str(node.get("cpus", "")),
-        str(node.get("gres", "") or "-"),
-        str(node.get("reason", "") or ""),
+        _resources(node.get("gres")),
+        _resources(node.get("gres_used")),
+        "; ".join(filter(None, (silent, str(node.get("reason", "") or "")))),
     )
 
 

@@ -173,7 +173,7 @@ def _list(path: Path, *options: str) -> dict[str, Any]:
     if done.returncode != 0:
         place = f" ({spot})" if (spot := where(path)) else ""
         raise ClusterctlError(
-            f"inventory {path} cannot be parsed: {_reason(done.stderr)}{place}", fix=_mend(done.stderr)
+            f"inventory {path} cannot be parsed: {_reason(done.stderr)}{place}", fix=_mend(path, done.stderr)
         )
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -210,7 +210,9 @@ def _reason(told: str) -> str:
     return line.rstrip(".")
 
 
-def _mend(told: str) -> str:
+def _mend(path: Path, told: str) -> str:
     if "vault" in told:
         return "give the password: --vault-password-file FILE, or --ask-vault-pass"
+    if path.suffix == ".ini" and "Invalid host pattern 'all:'" in told:
+        return f"this looks like YAML: name the file {path.with_suffix('.yml')}"
     return "correct that line, then run 'clusterctl check' again"

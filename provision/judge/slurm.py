@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from provision.judge.gpus import start_cause
-from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in
+from provision.judge.slurm_answers import HEALTHY, Node, nodes_in, partitions_in, places
 from provision.judge.slurm_facts import Facts, Wants, answered
 from provision.judge.slurm_reasons import Reason, reason_of
 from provision.model.checks import Check, Detail, Subject, Verdict
@@ -119,7 +119,7 @@ def unheard(controller: str, scope: Sequence[str]) -> list[str]:
     """Return name and port of each node of the scope that slurmctld does not hear, 64 at the most, flat."""
     nodes = nodes_in(sections(controller).get("nodes", ""))
     found = [nodes[name] for name in scope if name in nodes and set(nodes[name].state) & _UNHEARD]
-    return [word for node in found[:64] for word in (node.name, str(node.port or 6818))]
+    return places(found[:64])
 
 
 def _way(facts: Facts, wants: Wants, node: Node) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -243,8 +243,18 @@ def settled(text: str, scope: list[str]) -> bool:
     )
 
 
-def status(nodes: str, jobs: str) -> dict[str, Any]:
-    """Return nodes and jobs as ``clusterctl status`` shows them, from ``--json`` of scontrol and squeue."""
+def places(nodes: Iterable[Node]) -> list[str]:
+    """Return name and port of each node's slurmd, flat, as roles/slurm_service/files/reach-nodes takes them."""
+    return [word for node in nodes for word in (node.name, str(node.port or 6818))]
+
+
+def status(nodes: str, jobs: str, reached: str = "") -> dict[str, Any]:
+    """Return nodes and jobs as ``clusterctl status`` shows them, from ``--json`` of scontrol and squeue.
+
+    ``reached`` is what reach-nodes printed: ``connection`` of a node is its word for it, empty where it was not asked.
+    """
+    words = (line.split() for line in reached.splitlines())
+    connections = {found[0]: found[-1] for found in words if len(found) == 3}
     return {
         "nodes": [
             {
@@ -254,6 +264,7 @@ def status(nodes: str, jobs: str) -> dict[str, Any]:
                 "gres": node.gres,
                 "gres_used": node.gres_used,
                 "reason": node.reason,
+                "connection": connections.get(node.name, ""),
             }
             for node in nodes_in(nodes).values()
         ],

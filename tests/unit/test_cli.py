@@ -21,6 +21,7 @@ from provision.cli.complete import names_in
 from provision.cli.machines import inventory_and_stages
 from provision.cli.main import cli
 from provision.errors import ClusterctlError
+from provision.inventory import loader
 
 GOOD = """\
 [slurm_controller]
@@ -244,7 +245,7 @@ def test_an_unknown_stage_is_refused_with_a_suggestion() -> None:
     assert "base" in caught.value.fix
     with pytest.raises(ClusterctlError, match=r"'inventory\.ini' is no stage") as caught:
         inventory_and_stages(["slurm", "inventory.ini"])
-    assert caught.value.fix == "name the inventory first, then the stages"
+    assert caught.value.fix == "name the inventory first: inventory.ini slurm"
 
 
 @pytest.mark.parametrize(
@@ -326,6 +327,8 @@ def test_the_shell_completes_commands_stages_and_hosts(inventory: Path, shell: s
     assert completed(shell, "clusterctl provision mu", 2, here) == ["munge"]
     assert completed(shell, "clusterctl provision --limit no", 3, here) == ["node1", "node2"]
     assert completed(shell, "clusterctl verify --limit node1,hea", 3, here) == ["node1,head"]
+    (here / "other.yml").write_text("all: {children: {slurm_compute: {hosts: {n1: {}}}}}\n", encoding="utf-8")
+    assert completed(shell, "clusterctl verify other.yml --limit n", 4, here) == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -388,3 +391,21 @@ def test_a_reader_of_a_document_who_leaves_early_does_not_change_how_the_command
     monkeypatch.setattr(click, "echo", gone)
 
     flow.print_json({"verdict": "fail"})
+
+
+def test_an_inventory_is_named_as_ansible_has_it_too(inventory: Path) -> None:
+    named = str(inventory)
+
+    assert CliRunner().invoke(cli, ["check", "-i", named]).exit_code == 0
+    twice = CliRunner().invoke(cli, ["check", named, "-i", named])
+    assert "two inventories are named" in twice.output
+
+
+def test_yaml_in_a_file_of_another_name_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.ini"
+    path.write_text("all:\n  hosts:\n    node1:\n", encoding="utf-8")
+
+    with pytest.raises(ClusterctlError) as caught:
+        loader.load(path)
+
+    assert caught.value.fix == f"this looks like YAML: name the file {tmp_path / 'inventory.yml'}"

@@ -328,11 +328,11 @@ def test_waiting_ends_when_the_nodes_are_up_or_out_for_a_reason(words: list[str]
 def test_status_is_the_same_shape_with_and_without_jobs() -> None:
     jobs = '{"jobs": [{"job_id": 3, "user_name": "ada", "job_state": ["RUNNING"], "nodes": "node1"}]}'
 
-    found = status("warning: something\n" + controller(), jobs)
+    found = status("warning: something\n" + controller(), jobs, "node1 10.0.0.1 refused\nnode9\n")
 
     assert found["nodes"][0] == {
         "name": "node1", "state": ["IDLE"], "cpus": 8, "gres": "gpu:A40:4(S:0-1)", "gres_used": "gpu:A40:0(IDX:N/A)",
-        "reason": "",
+        "reason": "", "connection": "refused",
     }  # fmt: skip
     assert (found["jobs"][0]["id"], found["jobs"][0]["user"], found["jobs"][0]["state"]) == (3, "ada", ["RUNNING"])
     assert status(controller(), "")["jobs"] == []

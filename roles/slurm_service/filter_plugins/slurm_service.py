@@ -50,9 +50,14 @@ def slurm_settled(controller, scope):
     return slurm_answers.settled(said, [str(name) for name in scope])
 
 
-def slurm_status(nodes, queue):
+def slurm_status(nodes, queue, reached):
     """Return nodes and jobs as clusterctl status shows them."""
-    return slurm_answers.status(str(nodes), str(queue))
+    return slurm_answers.status(str(nodes), str(queue), str(reached))
+
+
+def slurm_places(nodes):
+    """Return name and port of each node's slurmd, as a script's arguments."""
+    return slurm_answers.places(slurm_answers.nodes_in(str(nodes)).values())
 
 
 def slurm_job_said(printed, host):
@@ -130,6 +135,7 @@ class FilterModule:
             "slurm_service_checks": slurm_service_checks,
             "slurm_unheard": slurm_unheard,
             "slurm_settled": slurm_settled,
+            "slurm_places": slurm_places,
             "slurm_status": slurm_status,
             "slurm_job_said": slurm_job_said,
             "slurm_job_checks": slurm_job_checks,
