@@ -38,7 +38,8 @@ def complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str)
     # As --limit lacks its value yet, Click gives what was typed before it to no argument.
     words = ctx.params.get("words") or ctx.args
     path = ctx.params.get("inventory") or ctx.params.get("named") or (words[0] if words else None)
-    return [CompletionItem(f"{before}{comma}{name}") for name in names_in(Path(path) if path else None) if name.startswith(last)]
+    names = names_in(Path(path) if path else None)
+    return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
 def names_in(path: Path | None) -> list[str]:
