@@ -148,6 +148,7 @@ def play(
             sys.stderr,
             machines=len(opened.hosts),
             verbosity=request.verbosity,
+            judging=command == "verify",
             expected=lambda: last_run(record, _room(lock)),
         ) as progress,
     ):

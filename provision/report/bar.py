@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress, ProgressColumn, Task
 from rich.progress_bar import ProgressBar
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
+from provision.model.checks import Verdict
+from provision.report.checks import COLOURS
 from provision.report.going import Look
+from provision.report.grid import Cell, Grid
 
 #: Drawings in a second: often enough to look alive, too seldom to cost anything.
 RATE = 4
+
+#: Columns of the table for a subject's name, and for each group of machines.
+SUBJECT, CELL = 18, 14
 
 #: Columns of a terminal below which there is one short text and no bar.
 NARROW = 70
@@ -51,13 +57,45 @@ class _Machines(ProgressColumn):
         return ProgressBar(total=max(1, look.machines), completed=look.done, width=16)
 
 
+class _Shows(Progress):
+    """The bar, below what checks have said so far where there is room for it."""
+
+    look: Callable[[], Look] | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        grid = self.look().grid if self.look else None
+        if grid and self.console.width >= NARROW:
+            yield table(grid, self.console.width, self.console.height - 3)
+        yield from super().get_renderables()
+
+
+def table(grid: Grid, width: int, height: int) -> Table:
+    """Return a row for each subject, the newest ``height``, and a column for each group of machines that fits."""
+    groups = grid.groups(max(1, (width - SUBJECT) // (CELL + 2)))
+    subjects = list(dict.fromkeys(subject for _, cells in groups for subject in cells))
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown.add_column("", width=SUBJECT, no_wrap=True, overflow="ellipsis")
+    for hosts, _ in groups:
+        shown.add_column(Text(hosts), width=CELL, no_wrap=True, overflow="ellipsis")
+    for subject in subjects[-max(1, height) :]:
+        shown.add_row(Text(subject), *(_cell(cells.get(subject)) for _, cells in groups))
+    return shown
+
+
+def _cell(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text()
+    count = f" {cell.checks}" if cell.verdict is Verdict.PASS else ""
+    return Text(f"{cell.verdict}{count}", style=COLOURS[cell.verdict])
+
+
 class Bar:
     """Draws what ``look`` returns until it is stopped; lines that are said stay above it."""
 
     def __init__(self, stream: TextIO, look: Callable[[], Look]) -> None:
         console = _Console(file=stream, highlight=False, markup=False, emoji=False)
         columns = _narrow(look) if console.width < NARROW else _wide(look)
-        self._progress = Progress(
+        self._progress = _Shows(
             *columns,
             console=console,
             refresh_per_second=RATE,
@@ -66,6 +104,7 @@ class Bar:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+        self._progress.look = look
         self._progress.add_task("", total=None)
 
     def start(self) -> None:

@@ -10,6 +10,7 @@ from provision import hostlist
 from provision.events.fold import ACCESS, RunReport
 from provision.model.text import one_line
 from provision.model.told import read
+from provision.report.grid import Grid
 
 #: Seconds of silence after which a pipe is told what is waited for.
 SILENCE = 15.0
@@ -35,6 +36,7 @@ class Look:
     failed: int
     elapsed: str
     left: str
+    grid: Grid | None = None
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Going:
         expected: the stages of an earlier run of the same kind with the seconds that each took, in their order.
         live: whether there is a bar: what it shows is then not told in lines too.
         verbosity: 1 tells each task, from 2 on Ansible's own output goes by instead.
+        grid: what is shown of checks, where the run judges machines.
     """
 
     began: float
@@ -53,6 +56,7 @@ class Going:
     expected: Sequence[tuple[str, float]] = ()
     live: bool = False
     verbosity: int = 0
+    grid: Grid | None = None
     _stage: str = ""
     _stage_began: float = 0.0
     _task: str = ""
@@ -73,6 +77,8 @@ class Going:
     def take(self, report: RunReport, event: Mapping[str, Any], now: float) -> list[str]:
         """Take in one event, which ``report`` holds already; return the lines that are to stay."""
         kind, lines = str(event.get("event", "")), []
+        if self.grid:
+            self.grid.take(report.checks)
         data = event.get("event_data") or {}
         if kind in _BEGINNINGS:
             lines = self.end(now)
@@ -144,6 +150,7 @@ class Going:
             failed=len(self._bad),
             elapsed=minutes(now - self.began),
             left=self._left(now),
+            grid=self.grid,
         )
 
     def _progress(self) -> str:

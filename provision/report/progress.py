@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from provision.events.fold import RunReport
 from provision.model.text import clean
 from provision.report.going import Going
+from provision.report.grid import Grid
 
 if TYPE_CHECKING:
     from provision.report.bar import Bar
@@ -31,6 +32,7 @@ class Progress:
         stream: where it is written; a bar only where that is a terminal which can draw.
         machines: how many the run has in scope.
         verbosity: 1 names each task, from 2 on Ansible's own output goes by instead.
+        judging: a terminal then shows machines by subjects above the bar.
         expected: gives the stages and seconds of an earlier run of the same kind, none where there was none: then no
             time left is shown. It is asked only where a bar shows it: the answer is in records of some megabytes.
         clock: seconds.
@@ -42,6 +44,7 @@ class Progress:
         *,
         machines: int = 0,
         verbosity: int = 0,
+        judging: bool = False,
         expected: Callable[[], Sequence[tuple[str, float]]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -50,7 +53,8 @@ class Progress:
         self._verbosity = verbosity
         live = stream.isatty() and os.environ.get("TERM") != "dumb" and verbosity < 2
         known = expected() if live else ()
-        self._going = Going(clock(), machines=machines, expected=known, live=live, verbosity=verbosity)
+        grid = Grid() if live and judging else None
+        self._going = Going(clock(), machines, known, live=live, verbosity=verbosity, grid=grid)
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._bar: Bar | None = self._drawn() if live else None
