@@ -106,4 +106,4 @@ def start_cause(listed: str) -> str:
     if not found:
         return ""
     path = line(found[1] or found[2]).rstrip(":")[:100]
-    return f"slurmd was started before {path} existed; at boot, clusterctl-gpus.service waits for it for 60 s"
+    return f"slurmd did not find {path}; at boot, clusterctl-gpus.service waits for it for 60 s"

@@ -292,7 +292,9 @@ def _cgroup(facts: MachineFacts, v1_allowed: bool) -> Check:
         )  # fmt: skip
     return SUBJECT.check(
         "cgroup", Verdict.PASS if version == 2 else Verdict.WARN, f"v{version}", "v2",
-        cause="without pure cgroup v2 Slurm cannot confine a job to its GPUs, nor keep it when slurmd restarts",
+        source="slurm_conf_cgroup_v1_allowed",
+        cause="slurm_conf_cgroup_v1_allowed lets it in; Slurm can neither confine a job to its GPUs nor keep it when "
+        "slurmd restarts",
         fix=boot,
     )  # fmt: skip
 

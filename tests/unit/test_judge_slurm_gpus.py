@@ -69,4 +69,4 @@ def test_a_slurmd_that_was_started_too_early_is_told_apart_from_one_whose_gpu_is
     check = by_name(slurm.checks(facts(own), wants(gres="gpu:h100:8")))["gres"]
 
     assert check.verdict == "fail"
-    assert check.cause.startswith("slurmd was started before /dev/nvidia0 existed; at boot")
+    assert check.cause.startswith("slurmd did not find /dev/nvidia0; at boot")
