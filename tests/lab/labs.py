@@ -214,6 +214,11 @@ class Lab:
         until(lambda: self.said(reason) == "BeginTime", lambda: self.said(reason))
         self.said(f"scontrol update JobId={job} StartTime=now")
 
+    def registered(self, node: str) -> int:
+        """Return since when a node's slurmd runs, in seconds since 1970, by what it has told slurmctld."""
+        told = json.loads(self.root("head", f"docker exec slurmctld scontrol show node {node} --json"))["nodes"][0]
+        return int(told["slurmd_start_time"]["number"])
+
     def restart(self, machine: str) -> None:
         """Switch the machine off and on, and wait until its services have started."""
         docker("restart", self.container(machine))

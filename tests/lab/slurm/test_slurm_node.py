@@ -32,12 +32,6 @@ def state(lab: labs.Lab) -> tuple[set[str], str]:
     return set(node.state), node.reason
 
 
-def registered(lab: labs.Lab) -> int:
-    """Return since when the node's slurmd runs, in seconds since 1970, by what it has told slurmctld."""
-    node = json.loads(slurm(lab, "scontrol", "show", "node", "node1", "--json"))["nodes"][0]
-    return int(node["slurmd_start_time"]["number"])
-
-
 def submit(lab: labs.Lab, seconds: int) -> str:
     """Have a job run on the node, and return its number once it does."""
     told = slurm(lab, "sbatch", "--parsable", "--time=30", "--nodelist=node1", "--chdir=/", "--output=/dev/null",
@@ -108,9 +102,9 @@ def test_a_node_that_somebody_else_has_drained_stays_theirs(lab: labs.Lab) -> No
 def test_a_node_that_an_administrator_has_set_down_stays_down_whatever_starts_anew(lab: labs.Lab) -> None:
     slurm(lab, "scontrol", "update", "NodeName=node1", "State=DOWN", "Reason=bad disk")
     try:
-        since = registered(lab)
+        since = lab.registered("node1")
         lab.root("node1", "docker restart --time 60 slurmd")
-        labs.until(lambda: registered(lab) > since)
+        labs.until(lambda: lab.registered("node1") > since)
 
         done = labs.document(lab.inventory, "provision", "slurm")
 
