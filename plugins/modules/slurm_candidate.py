@@ -29,11 +29,13 @@ description:
   - Starts slurmctld of an image with these files and a copy of the saved state, and ends it as soon as it runs. It has
     no network but its own, none of the machine's directories but C(/etc) for its users, and no right on the machine.
   - Changes nothing, and starts nothing where the files in the directory are these already.
+  - Asks the slurmctld that runs for its jobs and reservations, where the files are to change.
   - To be told by the action of this name, which prepares the files and judges the answer.
 options:
   texts: {type: dict, required: true, description: 'The files by name, as this slurmctld gets them.'}
   sums: {type: dict, required: true, description: 'SHA-256 of the files as they are to be written, by name.'}
   names: {type: list, elements: str, required: true, description: Names of the cluster's machines.}
+  format: {type: str, required: true, description: How squeue prints a job.}
   image: {type: str, default: "", description: 'Image by digest; empty where there is none yet.'}
   pull: {type: bool, default: false, description: Whether the image is brought where the machine lacks it.}
   directory: {type: path, required: true, description: Directory of the files with which slurmctld runs.}
@@ -48,12 +50,17 @@ code:
   returned: always
   description: C(same), C(absent) (of the image), C(started), C(refused), or C(unknown) where nothing answered.
 lines: {type: list, returned: always, description: What slurmctld called an error, else the last that was said.}
+live: {type: str, returned: always, description: The slurm.conf of now; empty where there is none, or it stays.}
+queue: {type: str, returned: always, description: 'What squeue printed, one job a line; none where it did not answer.'}
+reservations: {type: str, returned: always, description: 'What scontrol printed, one reservation a line.'}
 """
 
 #: Seconds that an image may take to come: as for the daemon's container.
 PULL_LIMIT = 1800
 #: Seconds that the engine may take to start a container and to end one.
 ENGINE_LIMIT = 30
+#: Seconds that one of Slurm's commands may take.
+ASK_LIMIT = 60
 READY = "Running as primary controller"
 PREFIX = "slurmctld: "
 #: What it calls an error although it is none: it has neither state nor accounting here, and no program for mail;
@@ -170,6 +177,22 @@ def judged(ready, code, lines):
     return "refused", list(dict.fromkeys(errors))[-4:]
 
 
+def used(docker, directory, layout):
+    """Return the slurm.conf of now, and what is in use of what it gives, in the words of Slurm's commands."""
+    live = Path(directory) / "slurm.conf"
+    if not live.is_file():
+        return {"live": "", "queue": None, "reservations": ""}
+
+    def said(*words):
+        code, out, _ = docker("exec", "slurmctld", *bounded(list(words), ASK_LIMIT), limit=ASK_LIMIT + ENGINE_LIMIT)
+        return None if code else out
+
+    queue = said("squeue", "--all", "--noheader", "--array", f"--format={layout}")
+    reservations = said("scontrol", "show", "reservation", "--oneliner") if queue is not None else ""
+    text = live.read_text(encoding="utf-8", errors="replace")
+    return {"live": text, "queue": queue, "reservations": reservations or ""}
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
@@ -177,6 +200,7 @@ def main():
             "texts": {"type": "dict", "required": True},
             "sums": {"type": "dict", "required": True},
             "names": {"type": "list", "elements": "str", "required": True},
+            "format": {"type": "str", "required": True},
             "image": {"type": "str", "default": ""},
             "pull": {"type": "bool", "default": False},
             "directory": {"type": "path", "required": True},
@@ -191,11 +215,14 @@ def main():
     def docker(*words, limit=ENGINE_LIMIT):
         return module.run_command(bounded(["docker", *words], limit))
 
+    found = {"live": "", "queue": None, "reservations": ""}
+
     def end(code, lines=()):
-        module.exit_json(changed=False, code=code, lines=list(lines))
+        module.exit_json(changed=False, code=code, lines=list(lines), **found)
 
     if runs_with(params["directory"], params["sums"]):
         return end("same")
+    found = used(docker, params["directory"], params["format"])
     if not params["image"]:
         return end("absent")
     if docker("image", "inspect", params["image"])[0]:
@@ -209,10 +236,10 @@ def main():
         with tempfile.TemporaryDirectory(prefix="slurmctld-candidate-") as scratch:
             laid_out(Path(scratch), params)
             words, seconds = command(scratch, name, params), params["wait"] + ENGINE_LIMIT
-            found = asked(words, seconds, lambda: docker("rm", "--force", name))
+            answer = asked(words, seconds, lambda: docker("rm", "--force", name))
     except OSError as error:
         return end("unknown", [f"the machine: {error}"])
-    return end(*judged(*found))
+    return end(*judged(*answer))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from provision.judge.slurm_conf import CANDIDATE, candidate
 from provision.model.checks import Check, Verdict, check_from
 from provision.slurm.candidate import Spoken, prepared, spoken_of
 from provision.slurm.render import render
+from provision.slurm.taken import FORMAT, jobs_in
 
 action = plugin("plugins/action/slurm_candidate.py")
 module = plugin("plugins/modules/slurm_candidate.py")
@@ -171,6 +172,7 @@ ENGINE = """#!/bin/sh
 echo "$@" >>"{folder}/asked"
 case "$1" in
     image) exit {image} ;;
+    exec) case "$*" in *squeue*) echo "7|ada|RUNNING|batch|node1||gres/gpu:2" ;; *) echo "ReservationName=r" ;; esac ;;
     run) cat "{said}"; [ {code} != runs ] || {{ echo $$ >"{folder}/pid"; exec sleep 600; }}; exit {code} ;;
     rm) [ ! -e "{folder}/pid" ] || kill -9 "$(cat "{folder}/pid")" ;;
     pull) exit 0 ;;
@@ -196,7 +198,7 @@ class Machine:
     def ask(self, texts: dict[str, str], **more: Any) -> dict[str, Any]:
         arguments = {
             "texts": texts, "sums": module.checksums.sums(texts), "names": ["head", "node1"], "image": IMAGE,
-            "directory": str(self.conf), "state": str(self.state), **more,
+            "directory": str(self.conf), "state": str(self.state), "format": FORMAT, **more,
         }  # fmt: skip
         return run_module("plugins/modules/slurm_candidate.py", arguments)
 
@@ -272,6 +274,18 @@ def test_an_image_that_is_not_there_is_brought_only_where_slurmctld_is_about_to_
     assert f"pull --quiet {IMAGE}" in machine.asked
 
 
+def test_the_queue_comes_back_where_the_files_change(machine: Machine) -> None:
+    machine.engine("good", "runs")
+    assert (machine.ask(TEXTS)["live"], machine.asked[0][:5]) == ("", "image")
+    (machine.conf / "slurm.conf").write_text("ClusterName=b\n", encoding="utf-8")
+
+    answer = machine.ask(TEXTS)
+
+    assert answer["live"] == "ClusterName=b\n"
+    assert jobs_in(answer["queue"])[0].nodes == "node1"
+    assert answer["reservations"] == "ReservationName=r\n"
+
+
 def test_it_has_a_copy_of_the_state_and_no_password_of_the_database(tmp_path: Path) -> None:
     conf, state, scratch = (tmp_path / name for name in ("slurm", "state", "scratch"))
     for folder in (conf, state, scratch):
@@ -291,7 +305,7 @@ def test_it_has_a_copy_of_the_state_and_no_password_of_the_database(tmp_path: Pa
 
 
 def acted(answer: dict[str, Any], **variables: Any) -> tuple[dict[str, Any], Check]:
-    found = act(action, {"texts": with_line("SlurmdTimeout=abc")}, lambda **_: answer, **variables)
+    found = act(action, {"texts": with_line("SlurmdTimeout=abc")}, lambda **_: {"live": "", **answer}, **variables)
     return found, check_from(found["cluster_checks"][0], host="head")
 
 
@@ -311,9 +325,8 @@ def test_a_refusal_fails_the_controller_for_the_whole_cluster_and_names_the_inve
     assert 'SlurmdTimeout value "abc" is not a valid number' in found["msg"]
 
 
-@pytest.mark.parametrize("answer", [{"code": "unknown", "lines": ["no"]}, {"failed": True, "msg": "a module's end"}])
-def test_where_no_slurmctld_could_be_asked_the_run_goes_on_with_a_warning(answer: dict[str, Any]) -> None:
-    found, check = acted(answer)
+def test_where_no_slurmctld_could_be_asked_the_run_goes_on_with_a_warning() -> None:
+    found, check = acted({"code": "unknown", "lines": ["no"]})
 
     assert "failed" not in found
     assert check.verdict is Verdict.WARN

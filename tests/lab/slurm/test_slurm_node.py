@@ -180,7 +180,7 @@ def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: la
 
 @pytest.mark.parametrize(
     ("detection", "state"),
-    [({}, "idle none"), ({"slurm_conf_gpu_detection": "nvidia", "node_gpu_affinity": ""}, "inval gres/gpu GRES")],
+    [({}, "idle none"), ({"slurm_conf_gpu_detection": "nvidia", "node_gpu_affinity": "socket"}, "inval gres/gpu GRES")],
 )
 def test_a_machine_of_many_numa_nodes_registers_with_device_files_alone(
     lab: labs.Lab, tmp_path: Path, detection: dict[str, str], state: str

@@ -1,0 +1,59 @@
+"""Would a changed slurm.conf end somebody's job? Compared with the queue before a file is written. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.text import brief
+from provision.slurm.taken import Taken, jobs_in, losses, taken
+
+#: It concerns the whole cluster, as all nodes have this file.
+SUBJECT = Subject("slurm_conf", names=("queue",), before=True, whole=("queue",))
+EXPECTED = "no job ends by the change"
+_FIX = (
+    "drain the nodes and wait (scontrol update NodeName=NODES State=DRAIN Reason=...); give waiting jobs other nodes "
+    "(scontrol update JobId=NUMBER ReqNodeList=); end them (scancel); or have them ended: -e slurm_conf_end_jobs=true"
+)
+
+
+def queue(live: str | None, wanted: str, answer: str | None, reservations: str, *, ends: bool = False) -> Check:
+    """Return whether what ``wanted`` takes away from ``live``, texts of slurm.conf, is in nobody's use.
+
+    ``live`` is empty where there is none yet, None where it could not be read. ``answer`` is what squeue printed by
+    ``provision.slurm.taken.FORMAT``, None where it did not answer. Each line of ``reservations`` is one of scontrol's.
+    ``ends``: the site says that jobs may end.
+    """
+    if live == "":
+        return SUBJECT.skip("queue", "there is no slurm.conf yet")
+    change, jobs, problem = None, None, "the slurm.conf of now could not be read"
+    try:
+        if live is not None:
+            change, problem = taken(live, wanted), "squeue did not answer"
+        if change == Taken():
+            return SUBJECT.check("queue", True, "nothing is taken away", EXPECTED)
+        jobs = jobs_in(answer) if answer is not None else None
+    except ValueError as error:
+        problem = str(error)
+    if change is None or jobs is None:
+        return SUBJECT.check(
+            "queue",
+            Verdict.WARN if ends else Verdict.FAIL,
+            f"unknown: {problem}",
+            EXPECTED,
+            cause="the change may take nodes, cores, GRES or partitions away, and nobody knows who uses them",
+            fix="have slurmctld answer (on the controller: docker start slurmctld), then run this again; or, if jobs "
+            "may end: -e slurm_conf_end_jobs=true",
+        )
+    nodes = re.findall(r"(?m)^ReservationName=(\S+) .*?\bNodes=(\S+)", reservations)
+    lost = losses(change, jobs, dict(nodes))
+    said = brief([f"{one.what} {one.why}" for one in lost], 10)
+    return SUBJECT.check(
+        "queue",
+        (Verdict.WARN if ends else Verdict.FAIL) if lost else Verdict.PASS,
+        said or f"{len(jobs)} jobs, none of which uses what is taken away",
+        EXPECTED,
+        source="the inventory, against the slurm.conf of now" if lost else "",
+        cause="the change takes away what they use" if lost else "",
+        fix=_FIX if lost else "",
+    )
