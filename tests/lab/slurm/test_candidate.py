@@ -185,3 +185,19 @@ def test_a_configuration_with_which_slurmctld_cannot_stay_is_taken_back(site: Si
         lab.root("head", "kill $(cat /run/t-port); rm /run/t-port")
 
     labs.until(lab.nodes_are_well, lambda: lab.root("head", "docker exec slurmctld scontrol show nodes"))
+
+
+def test_a_change_that_would_end_jobs_is_refused_with_their_numbers_and_users(site: Site, job: int) -> None:
+    lab = site.lab
+    waiting = submit(lab, "--begin=now+1hour")
+    there = files(lab)
+    wants(site, **partition())  # in place of the one in which they are
+
+    done = site.provision()
+
+    lab.root("head", f"docker exec slurmctld scancel {waiting}")
+    assert done.returncode == 3, done.stdout
+    told = {check["id"]: check for check in json.loads(done.stdout)["checks"]}["slurm_conf.queue"]
+    for number in (job, waiting):
+        assert f"job {number} (grace) is in partition batch, which is removed" in told["observed"]
+    assert (files(lab), queued(lab)[job]) == (there, "RUNNING")
