@@ -29,6 +29,7 @@ options:
   names: {type: list, elements: str, required: true, description: Nodes by Slurm's names.}
   state: {type: str, required: true, choices: [drained, resumed], description: 'What is wanted.'}
   reason: {type: str, required: true, description: 'The reason, which marks a drain as ours.'}
+  prefix: {type: bool, default: false, description: 'Whether each reason that begins with C(clusterctl:) is ours.'}
   wait: {type: int, default: 0, description: Seconds to wait for the jobs of the nodes.}
   jobs_allowed: {type: bool, default: false, description: Go on although jobs are running.}
   container: {type: str, default: slurmctld, description: Name of slurmctld's container.}
@@ -44,15 +45,21 @@ jobs: {type: list, returned: always, description: Jobs that were still running w
 HOLDING = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED,STOPPED,SIGNALING,STAGE_OUT"
 
 
+#: How the reason of each drain of ours begins.
+OURS = "clusterctl:"
+
+
 def to_drain(node):
     """Tell whether the node is to be drained: unless it is already, by us or by others, or set down."""
     state = set(node.get("state") or ())
     return not state & {"DRAIN", "DOWN", "FAIL"}
 
 
-def to_resume(node, reason):
-    """Tell whether the node's drain is ours: by the exact reason."""
-    return "DRAIN" in set(node.get("state") or ()) and str(node.get("reason") or "").strip() == reason
+def to_resume(node, reason, prefix=False):
+    """Tell whether the node's drain is ours: by the exact reason, or by how each of ours begins."""
+    said = str(node.get("reason") or "").strip()
+    ours = said.startswith(OURS) if prefix else said == reason
+    return "DRAIN" in set(node.get("state") or ()) and ours
 
 
 #: Seconds that an answer may take; a slurmctld with a thousand nodes takes some.
@@ -137,7 +144,7 @@ def drain(controller, params, check_mode):
 def resume(controller, params):
     """Resume the nodes whose drain is ours."""
     known = controller.nodes(params["names"], needed=False)
-    mine = [name for name in sorted(known) if to_resume(known[name], params["reason"])]
+    mine = [name for name in sorted(known) if to_resume(known[name], params["reason"], params["prefix"])]
     # Not UNDRAIN: a node that was rebooted meanwhile is down as well, by our doing.
     controller.update(mine, "State=RESUME")
     return {"known": sorted(known), "drained": mine, "jobs": [], "changed": bool(mine)}
@@ -150,6 +157,7 @@ def main():
             "names": {"type": "list", "elements": "str", "required": True},
             "state": {"type": "str", "required": True, "choices": ["drained", "resumed"]},
             "reason": {"type": "str", "required": True},
+            "prefix": {"type": "bool", "default": False},
             "wait": {"type": "int", "default": 0},
             "jobs_allowed": {"type": "bool", "default": False},
             "container": {"type": "str", "default": "slurmctld"},

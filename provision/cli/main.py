@@ -21,6 +21,7 @@ from provision.cli.lab import lab
 from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight
 from provision.cli.machines import provision as provision_command
+from provision.cli.node import node
 from provision.cli.verify import status, verify
 from provision.errors import ClusterctlError, ExitCode
 
@@ -85,7 +86,20 @@ def cli() -> None:
     """
 
 
-_COMMANDS = (check, render, discover, preflight, plan, provision_command, verify, status, lint_job, lab, completion)
+_COMMANDS = (
+    check,
+    render,
+    discover,
+    preflight,
+    plan,
+    provision_command,
+    verify,
+    status,
+    node,
+    lint_job,
+    lab,
+    completion,
+)
 for command in _COMMANDS:
     cli.add_command(command)
 
@@ -109,8 +123,9 @@ def _show(error: ClusterctlError, words: Sequence[str]) -> None:
         from provision.cli.flow import print_json
         from provision.report.documents import error_document
 
-        named = [word for word in words if word in cli.commands or word in lab.commands][:2]
-        name = " ".join(named if named[:1] == ["lab"] else named[:1])
+        inner = {**lab.commands, **node.commands}
+        named = [word for word in words if word in cli.commands or word in inner][:2]
+        name = " ".join(named if named[:1] in (["lab"], ["node"]) else named[:1])
         _guarded(lambda: print_json(error_document(name, error)))
     _say(f"Error: {clean(error.problem)}\n  Fix: {clean(error.fix)}")
 

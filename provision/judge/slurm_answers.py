@@ -99,13 +99,15 @@ def named(value: Any) -> str:
 class Node:
     """One node as slurmctld describes it. Memory in MiB; ``gres`` and ``gres_used`` as Slurm prints them.
 
-    ``reason_by`` is whose the reason is: that of slurmctld's own is slurm's.
+    ``reason_by`` is whose the reason is: that of slurmctld's own is slurm's; ``reason_at`` since when, in seconds since
+    1970, 0 where there is none.
     """
 
     name: str
     state: tuple[str, ...] = ()
     reason: str = ""
     reason_by: str = ""
+    reason_at: int = 0
     gres: str = ""
     gres_used: str = ""
     version: str = ""
@@ -163,7 +165,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Job:
-    """One job in the queue. ``nodes`` is a hostlist."""
+    """One job in the queue. ``nodes`` is a hostlist; ``ends`` is its limit in seconds since 1970, 0 for none."""
 
     id: int
     name: str = ""
@@ -171,6 +173,7 @@ class Job:
     state: tuple[str, ...] = ()
     nodes: str = ""
     reason: str = ""
+    ends: int = 0
 
 
 def nodes_in(text: str) -> dict[str, Node]:
@@ -184,6 +187,7 @@ def nodes_in(text: str) -> dict[str, Node]:
                 state=words(entry.get("state")),
                 reason=line(entry.get("reason")),
                 reason_by=line(entry.get("reason_set_by_user"))[:40],
+                reason_at=number(entry.get("reason_changed_at")),
                 gres=line(entry.get("gres")),
                 gres_used=line(entry.get("gres_used")),
                 version=line(entry.get("version"))[:40],
@@ -225,6 +229,7 @@ def jobs_in(text: str) -> list[Job]:
             state=words(entry.get("job_state")),
             nodes=line(entry.get("nodes")),
             reason=line(entry.get("state_reason")),
+            ends=number(entry.get("end_time")),
         )
         for entry in _entries(text, "jobs")
     ]
@@ -264,6 +269,8 @@ def status(nodes: str, jobs: str, reached: str = "") -> dict[str, Any]:
                 "gres": node.gres,
                 "gres_used": node.gres_used,
                 "reason": node.reason,
+                "reason_by": node.reason_by,
+                "reason_at": node.reason_at,
                 "connection": connections.get(node.name, ""),
             }
             for node in nodes_in(nodes).values()
@@ -276,6 +283,7 @@ def status(nodes: str, jobs: str, reached: str = "") -> dict[str, Any]:
                 "state": list(job.state),
                 "nodes": job.nodes,
                 "reason": job.reason,
+                "ends": job.ends,
             }
             for job in jobs_in(jobs)
         ],

@@ -20,6 +20,7 @@ STAGES: dict[str, tuple[int, int]] = {
     "slurm": (7200, 30),  # images with Slurm and PyTorch are built, pushed, and pulled by every machine
     "verify": (2400, 20),  # jobs that may wait for minutes, the training job's own limit of ten among them
     "status": (180, 0),  # one question to the controller
+    "node": (300, 0),  # the same, after a drain
 }
 
 #: For playbooks that are no stage: machines of a lab are made, and their disks built.

@@ -196,9 +196,15 @@ def documents() -> str:
         patch.setenv("XDG_STATE_HOME", folder)
         whole = str(INVENTORIES["elsewhere"])
         means = {"lint-job": [[str(script)]], "lab": [["golden"]], "render": [[whole, "-o", folder]]}
+        means["node drain"] = [["node1", "--reason", "fans", "-i", str(site)]]
+        means["node resume"] = [["node1", "-i", str(site)]]
         means["check"] = [[whole], [str(site)], ["nowhere.ini"]]
         for words, command in _commands():
-            asked = means.get(words[0], [[str(site)]]) if any("--json" in one.opts for one in command.params) else []
+            asked = (
+                means.get(" ".join(words)) or means.get(words[0], [[str(site)]])
+                if any("--json" in one.opts for one in command.params)
+                else []
+            )
             for arguments in asked:
                 for keys, kind in _kinds(_document(*words, *arguments)):
                     found.setdefault(f"{' '.join(words)}: {keys}", set()).add(kind)

@@ -332,7 +332,7 @@ def test_status_is_the_same_shape_with_and_without_jobs() -> None:
 
     assert found["nodes"][0] == {
         "name": "node1", "state": ["IDLE"], "cpus": 8, "gres": "gpu:A40:4(S:0-1)", "gres_used": "gpu:A40:0(IDX:N/A)",
-        "reason": "", "connection": "refused",
+        "reason": "", "reason_by": "", "reason_at": 0, "connection": "refused",
     }  # fmt: skip
     assert (found["jobs"][0]["id"], found["jobs"][0]["user"], found["jobs"][0]["state"]) == (3, "ada", ["RUNNING"])
     assert status(controller(), "")["jobs"] == []

@@ -28,7 +28,7 @@ class Slurm:
         self.updates: list[list[str]] = []
         self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
-                                       "container": "slurmctld"}  # fmt: skip
+                                       "prefix": False, "container": "slurmctld"}  # fmt: skip
 
     def run_command(self, command: list[str]) -> tuple[int, str, str]:
         assert command[0] == "timeout"  # a Docker that hangs is not waited for
@@ -170,3 +170,8 @@ def test_only_a_docker_that_says_so_has_no_slurmctld(engine: tuple[int, str, str
     machine.engine = engine
 
     assert slurm_node.Controller(machine).is_there() is may_be
+
+
+@pytest.mark.parametrize(("reason", "ours"), [("clusterctl: fans", True), ("bad fan", False), ("", False)])
+def test_by_the_prefix_each_drain_of_ours_is_undone_and_no_other(reason: str, ours: bool) -> None:
+    assert slurm_node.to_resume({"state": ["IDLE", "DRAIN"], "reason": reason}, "clusterctl: ", True) is ours
