@@ -23,7 +23,7 @@ CHECKING = {
 }  # fmt: skip
 
 #: Actions whose data is taken, each with the key that it may give.
-REPORTING = {"cluster_report": "cluster_status", "lab_state": "cluster_data"}
+REPORTING = {"cluster_report": "cluster_status", "ddp_judged": "cluster_training", "lab_state": "cluster_data"}
 
 #: Where ``lab_state`` runs; the same module run elsewhere would be somebody else's word.
 _HERE = "localhost"
