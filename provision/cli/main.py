@@ -21,6 +21,7 @@ from provision.cli.lab import lab
 from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight
 from provision.cli.machines import provision as provision_command
+from provision.cli.report import report
 from provision.cli.verify import status, verify
 from provision.errors import ClusterctlError, ExitCode
 
@@ -85,7 +86,20 @@ def cli() -> None:
     """
 
 
-_COMMANDS = (check, render, discover, preflight, plan, provision_command, verify, status, lint_job, lab, completion)
+_COMMANDS = (
+    check,
+    render,
+    discover,
+    preflight,
+    plan,
+    provision_command,
+    verify,
+    report,
+    status,
+    lint_job,
+    lab,
+    completion,
+)
 for command in _COMMANDS:
     cli.add_command(command)
 

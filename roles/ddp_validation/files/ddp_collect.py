@@ -140,8 +140,8 @@ def figures(result: Any) -> dict[str, Any]:
     """Return of a result what a report shows and nobody judges; nothing where there is none."""
     steps = result.get("steps") if isinstance(result, dict) else None
     found = {}
-    for name, keys in FIGURES.items() if isinstance(steps, dict) else ():
-        step = steps.get(name)
+    for name, keys in FIGURES.items():
+        step = steps.get(name) if isinstance(steps, dict) else None
         found[name] = {key: step[key] for key in keys if key in step} if isinstance(step, dict) else {}
     return found
 
