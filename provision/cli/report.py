@@ -118,13 +118,14 @@ def _record(run: Run) -> Record:
     if run.alive:
         raise ClusterctlError(f"run {run.id} has not ended", fix="wait for its end, or name another run")
     document = reported(run)
-    if document and document.get("schema") != schema(command):
+    form = str(document.get("schema", "no schema"))[:60]
+    if document and form != schema(command):
         raise ClusterctlError(
-            f"run {run.id} is recorded as {str(document.get('schema'))[:60]}; this release reads {schema(command)}",
+            f"run {run.id} is recorded as {form}; this release reads {schema(command)}",
             fix="use the release of clusterctl that made it, or verify again",
         )
     if document:
         return Record(run.facts, document)
     outcome = str(run.facts.get("outcome") or "killed")[:40]
     checks = [check for entry in journal.entries(run.directory) for check in entry.get("checks") or ()]
-    return Record(run.facts, {}, checks, f"This run was cut off ({outcome}).")
+    return Record(run.facts, {}, checks, f"this run was cut off ({outcome})")

@@ -14,7 +14,9 @@ from markupsafe import Markup
 from provision.report.page import Rank
 
 #: A drawing's size and the place of its axes: half a screen, or a phone's width, with letters that can be read there.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 240, 46, 452, 26, 206
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 244, 46, 452, 26, 204
+#: Where the lines of letters below the axis stand.
+_UNDER, _LOWEST = 221, 240
 
 
 def losses(measured: Sequence[float], reference: Sequence[float]) -> Markup:
@@ -25,8 +27,9 @@ def losses(measured: Sequence[float], reference: Sequence[float]) -> Markup:
     def place(step: int, loss: float) -> tuple[float, float]:
         return round(_LEFT + (_RIGHT - _LEFT) * step / max(1, steps - 1), 1), _height(loss, top)
 
-    marks = sorted({0, (steps - 1) // 2, steps - 1})
-    drawn = [*_axis(top), *(_text(*_under(place(step, 0)[0]), f"{step + 1}", "ax mid") for step in marks)]
+    drawn = _axis(top)
+    for step, kind in {0: "ax mid", (steps - 1) // 2: "ax mid", steps - 1: "ax end"}.items():
+        drawn.append(_text(place(step, 0)[0], _UNDER, f"step {step + 1}", kind))
     line = [svg.Point(*place(step, loss)) for step, loss in enumerate(reference)]
     drawn.append(svg.Polyline(points=line, class_=["ref"]))
     every = max(1, len(measured) // 60)
@@ -34,15 +37,18 @@ def losses(measured: Sequence[float], reference: Sequence[float]) -> Markup:
         x, y = place(step, loss)
         drawn.append(svg.Circle(cx=x, cy=y, r=2.6, class_=["dot"]))
     drawn.append(_text(_LEFT, 14, "loss", "ax"))
-    drawn.append(_text(_RIGHT, 236, "step", "ax end"))
     same = f"loss of all ranks falls from {measured[0]:.2f} to {measured[-1]:.2f}" if measured else "no loss"
     return _drawing(drawn, f"{same} in {steps} steps; the line is one process alone")
 
 
-def steps(ranks: Sequence[Rank]) -> Markup:
-    """Return each rank's step from its median to its 95th percentile, and a dot for its own part of it."""
+def steps(ranks: Sequence[Rank], shown: str) -> Markup:
+    """Return each rank's step from its median to its 95th percentile, and a circle for its own part of it.
+
+    ``shown`` says which ranks these are.
+    """
     top = _top([rank.p95 for rank in ranks])
     wide = (_RIGHT - _LEFT) / max(1, len(ranks))
+    thick = round(min(4.0, wide * 0.6), 2)
     drawn = _axis(top)
     slow = slowest(ranks)
     for number, rank in enumerate(ranks):
@@ -50,16 +56,22 @@ def steps(ranks: Sequence[Rank]) -> Markup:
         kind = ["r", "x"] if rank is slow else ["r"]
         title = svg.Title(text=svg.escape(f"{rank.name}: {rank.p50:.2f} to {rank.p95:.2f} ms"))
         low, high = _height(rank.p50, top), _height(rank.p95, top)
-        drawn.append(svg.Line(x1=x, x2=x, y1=low, y2=min(high, low - 2), class_=kind, elements=[title]))
+        drawn.append(
+            svg.Line(x1=x, x2=x, y1=low, y2=min(high, low - 2), stroke_width=thick, class_=kind, elements=[title])
+        )
         if rank.own is not None:
-            drawn.append(svg.Circle(cx=x, cy=_height(rank.own, top), r=2.6, class_=["own", *kind[1:]]))
+            drawn.append(
+                svg.Circle(
+                    cx=x, cy=_height(rank.own, top), r=min(2.6, max(1.0, wide * 0.45)), class_=["own", *kind[1:]]
+                )
+            )
     drawn.append(_text(_LEFT, 14, "milliseconds", "ax"))
-    drawn.append(_text(_RIGHT, 236, f"{len(ranks)} ranks", "ax end"))
+    drawn.append(_text(_RIGHT, _LOWEST, shown, "ax end"))
     if slow is not None:
         x = _LEFT + wide * (list(ranks).index(slow) + 0.5)
-        drawn.append(_text(round(x, 1), 222, slow.name[:40], "lab bad " + ("end" if x > _WIDTH / 2 else "")))
+        drawn.append(_text(round(x, 1), _UNDER, slow.name[:40], "lab bad " + ("end" if x > _WIDTH / 2 else "")))
     told = f"{slow.name} is slower than the others" if slow else "no rank stands out"
-    return _drawing(drawn, f"step time of {len(ranks)} ranks, median to 95th percentile; {told}")
+    return _drawing(drawn, f"step time of {shown}, median to 95th percentile; {told}")
 
 
 def slowest(ranks: Sequence[Rank]) -> Rank | None:
@@ -78,10 +90,6 @@ def _drawing(drawn: list[svg.Element], told: str) -> Markup:
 
 def _text(x: float, y: float, text: str, kind: str) -> svg.Element:
     return svg.Text(x=x, y=y, text=svg.escape(text), class_=kind.split())
-
-
-def _under(x: float) -> tuple[float, float]:
-    return x, 222
 
 
 def _axis(top: float) -> list[svg.Element]:

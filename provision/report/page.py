@@ -57,6 +57,8 @@ SUBJECTS = {
 }
 _COLUMN = {prefix: name for name, prefixes in SUBJECTS.items() for prefix in prefixes}
 
+#: What the table of proofs counts together.
+_PROVEN = (("pass",), ("simulated",), ("warn",), ("fail", "unknown", "unproven"))
 #: Characters of a text and of a name; findings and rows that are shown, the others are counted.
 _TEXT, _NAME, _FINDINGS, _ROWS = 320, 80, 40, 500
 #: Bytes of all texts of a page: a share for each machine, and no more than this whatever they say.
@@ -140,6 +142,7 @@ class Training:
     losses: tuple[float, ...]
     reference: tuple[float, ...]
     ranks: tuple[Rank, ...]
+    shown: str
     facts: tuple[tuple[str, str], ...]
 
 
@@ -158,8 +161,8 @@ class Comparison:
 class Page:
     """All that a page says. ``more_findings`` and ``more_rows`` are those that it leaves out.
 
-    ``proven`` is how many checks of a subject passed, really and on simulated hardware; ``machines`` are those that are
-    no compute nodes, each with its function and its word.
+    ``proven`` is for each subject how many checks passed, passed on simulated hardware, warn, and prove nothing.
+    ``machines`` are those that are no compute nodes, each with its function and its word.
     """
 
     verdict: str
@@ -173,8 +176,9 @@ class Page:
     simulated: tuple[str, ...]
     findings: tuple[Finding, ...]
     more_findings: int
+    warnings: tuple[Finding, ...]
     unproven: tuple[Finding, ...]
-    proven: tuple[tuple[str, int, int], ...]
+    proven: tuple[tuple[str, tuple[int, ...]], ...]
     subjects: tuple[str, ...]
     rows: tuple[Row, ...]
     more_rows: int
@@ -303,8 +307,13 @@ def _worst(words: Iterable[str]) -> str:
     return min(words, key=_ORDER.index, default="skip")
 
 
-def _rows(checks: Sequence[Check], subjects: Sequence[str], ink: _Ink) -> tuple[list[Row], int]:
-    """Return the machines, those with the same words together, the worst first; and how many rows are left out."""
+def _rows(
+    checks: Sequence[Check], subjects: Sequence[str], trained: Mapping[str, str], ink: _Ink
+) -> tuple[list[Row], int]:
+    """Return the machines, those with the same words together, the worst first; and how many rows are left out.
+
+    ``trained`` are machines that took part in the training, with its word: the checks of a job are the controller's.
+    """
     by_host: dict[str, dict[str, Check]] = defaultdict(dict)
     for check in checks:
         before = by_host[check.host].get(check.id, check)
@@ -316,7 +325,7 @@ def _rows(checks: Sequence[Check], subjects: Sequence[str], ink: _Ink) -> tuple[
     rows = []
     for _, hosts, key in ordered[:_ROWS]:
         cells: dict[str, list[str]] = {name: [] for name in subjects}
-        for name, word in key:
+        for name, word in [*key, *(("ddp", trained[host]) for host in hosts if host in trained)]:
             cells[_column(name)].append(word)
         lines = []
         for name, word in sorted(key, key=lambda one: _ORDER.index(one[1])):
@@ -324,10 +333,10 @@ def _rows(checks: Sequence[Check], subjects: Sequence[str], ink: _Ink) -> tuple[
                 break
             ink.left -= _LINE
             observed = list(dict.fromkeys(by_host[host][name].observed for host in hosts))
-            told = observed[0] + (f" (and {len(observed) - 1} others)" if len(observed) > 1 else "")
-            lines.append(Line(word, name, ink(told, 160)))
-        words = tuple(_worst(cells[name]) for name in subjects)
-        rows.append(Row(_where(hosts, ink), len(hosts), _worst(words), words, tuple(lines), len(key) - len(lines)))
+            lines.append(Line(word, name, ink(brief(observed, 1), 160)))
+        words = tuple(_worst(cells[name]) if cells[name] else "" for name in subjects)
+        worst = _worst(word for _, word in key)
+        rows.append(Row(_where(hosts, ink), len(hosts), worst, words, tuple(lines), len(key) - len(lines)))
     return rows, max(0, len(ordered) - _ROWS)
 
 
@@ -375,8 +384,9 @@ def _trainings(document: Mapping[str, Any], ink: _Ink) -> list[Training]:
             "Path": ink(f"{job.get('backend') or 'no backend'} on {job.get('device') or 'no device'}", _NAME),
         }
         said = tuple((name, told) for name, told in facts.items() if told)
+        ranks, shown = _ranks(job, ink)
         curves = (_curve(job.get("losses")), _curve(job.get("reference")))
-        found.append(Training(ink(title, 240), *curves, tuple(_ranks(job, ink)), said))
+        found.append(Training(ink(title, 240), *curves, tuple(ranks), shown, said))
     return found
 
 
@@ -395,8 +405,8 @@ def _curve(values: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _ranks(job: Mapping[str, Any], ink: _Ink) -> list[Rank]:
-    """Return each rank's step times; of many ranks the slowest of each node."""
+def _ranks(job: Mapping[str, Any], ink: _Ink) -> tuple[list[Rank], str]:
+    """Return each rank's step times, of many ranks the slowest of each node; and which these are."""
     found: list[tuple[str, Rank]] = []
     for item in map(_dict, _list(job.get("ranks"), 65_536)):
         p50, p95, own = (_number(item.get(name)) for name in ("p50", "p95", "own"))
@@ -404,12 +414,12 @@ def _ranks(job: Mapping[str, Any], ink: _Ink) -> list[Rank]:
             node = one_line(item.get("node", ""), _NAME)
             name = one_line(f"rank {item.get('rank')}, {node}", _NAME)
             found.append((node, Rank(name, p50 * 1e3, p95 * 1e3, None if own is None else own * 1e3)))
-    if len(found) <= _RANKS:
-        return [replace(rank, name=ink(rank.name)) for _, rank in found]
     slowest: dict[str, Rank] = {}
     for node, rank in found:
         slowest[node] = max(slowest.get(node, rank), rank, key=lambda one: one.own or one.p50)
-    return [replace(rank, name=ink(rank.name)) for rank in list(slowest.values())[:_RANKS]]
+    shown = [rank for _, rank in found] if len(found) <= _RANKS else list(slowest.values())
+    told = f"{len(found)} ranks" if len(found) <= _RANKS else f"the slowest rank of each of {len(shown)} nodes"
+    return [replace(rank, name=ink(rank.name)) for rank in shown[:_STEPS]], told
 
 
 def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison:
@@ -418,11 +428,13 @@ def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison
     has = {(check.host, check.id): word_of(check) for check in now.checks}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for (host, name), word in has.items():
-        if _RANK[before := was.get((host, name), word)] != _RANK[word]:
+        # What was not there before and is bad now is worse; what is new and good is no news.
+        before = was.get((host, name), "")
+        if _RANK[before or "pass"] != _RANK[word]:
             groups[before, word, name].append(host)
     ordered = sorted(groups.items(), key=lambda one: (_ORDER.index(one[0][1]), one[0][2]))
     moves = [
-        (_RANK[word] > _RANK[before], (before, word, ink(f"{name} on {_where(hosts, ink)}", 240)))
+        (_RANK[word] > _RANK[before or "pass"], (before, word, ink(f"{name} on {_where(hosts, ink)}", 240)))
         for (before, word, name), hosts in ordered
     ]
     facts = [("Verdict", f"{_verdict(then)} then, {_verdict(record)} now")]
@@ -430,7 +442,8 @@ def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison
     if new or gone:
         facts.append(("Checks", f"{new} only now, {gone} only then"))
     if (slow := _speed(then.document)) and (fast := _speed(record.document)):
-        facts.append(("Training", f"{fast / slow - 1:+.0%} tokens a second"))
+        change = f"{fast / slow - 1:+.0%}"
+        facts.append(("Training", "as fast" if change in ("+0%", "-0%") else f"{change} tokens a second"))
     about = f"{ink(then.facts.get('id', 'another run'), _NAME)}, {_when(then.facts)}"
     worse, better = ([move for worse, move in moves if worse is wanted] for wanted in (True, False))
     return Comparison(
@@ -467,37 +480,36 @@ def _when(facts: Mapping[str, Any]) -> str:
     return told
 
 
-def _headline(page: str, cluster: str, counts: Mapping[str, int], findings: Sequence[Finding], why: str) -> str:
+def _headline(verdict: str, cluster: str, worst: Finding | None, counts: Mapping[str, int], why: str) -> str:
     """Return the verdict with its cause, in a sentence."""
-    if page == "pass":
+    if verdict == "pass":
         return f"{cluster}: {counts['pass']} checks proven, none failed"
-    worst = next((one for one in findings if one.word == ("fail" if page == "fail" else "unknown")), None)
     if worst is None:
         return f"{cluster}: {why or 'nothing was judged'}"
     return f"{worst.where}: {worst.cause or worst.observed or worst.ids}"
 
 
-def _about(counts: Mapping[str, int], limited: str) -> str:
-    parts = [f"{counts['pass']} checks passed"]
-    parts += [
-        f"{counts[word]} {told}"
-        for word, told in (
+def _about(worst: Finding | None, counts: Mapping[str, int], limited: str) -> str:
+    told = f"{counts['pass']} checks were proven"
+    told += "".join(
+        f", {counts[word]} {said}"
+        for word, said in (
             ("fail", "failed"),
             ("unknown", "could not be decided"),
-            ("simulated", "passed on simulated hardware, which proves nothing about real hardware"),
+            ("simulated", "passed on simulated hardware only"),
             ("warn", "passed with a warning"),
             ("unproven", "left a proof open"),
         )
         if counts[word]
-    ]
-    told = "; ".join(parts) + "."
-    return told + (f" Only {limited} was judged; this says nothing about the rest." if limited else "")
+    )
+    seen = f"{worst.ids}: {worst.observed}, expected {worst.expected}. " if worst and worst.expected else ""
+    return f"{seen}{told}." + (f" Only {limited} was judged; this says nothing about the rest." if limited else "")
 
 
 def _notes(record: Record, read: _Read, release: str, ink: _Ink) -> list[str]:
     notes = []
     if record.cut:
-        notes.append(f"{record.cut} Below is what its journal has; it is no verdict.")
+        notes.append("Below is what the run's journal has. It is no verdict.")
     if read.unreadable:
         notes.append(f"{read.unreadable} checks of the record could not be read, and are left out.")
     wrote = ink(_dict(record.facts.get("versions")).get("clusterctl", ""), 40)
@@ -542,11 +554,13 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     words = {host: _worst(own) for host, own in by_host.items()}
     ink = _Ink(min(_INK_MOST, _INK + _INK_EACH * len(by_host)))
     described, verdict = _dict(document.get("cluster")), _verdict(record)
-    cluster = ink(described.get("name") or "the cluster", _NAME)
+    cluster = ink(described.get("name") or "", _NAME)
     counts = dict.fromkeys(WORDS, 0) | Counter(map(word_of, read.checks))
-    bad = [one for one in read.checks if not one.ok or one.verdict is Verdict.WARN]
+    bad = [one for one in read.checks if not one.ok]
     findings = _findings([one for one in bad if (one.host, one.id) not in read.follows], read, ink)
+    warnings = _findings([one for one in read.checks if one.verdict is Verdict.WARN], read, ink)
     why = ink("; ".join(map(str, _list(document.get("why"), 5))) or record.cut)
+    worst = next((one for one in findings if one.word == verdict), None)
     subjects = [name for name in SUBJECTS if any(_column(check.id) == name for check in read.checks)]
     passed = Counter((_column(one.id), word_of(one)) for one in read.checks)
     adapters = {
@@ -560,11 +574,15 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     training = _trainings(document, ink)
     proof = [Line(word_of(one), one.id, ink(one.observed, 200)) for one in read.checks if one.id.startswith("ddp.")]
     machines, kinds = _machines(described, words, ink), _kinds(described, words, adapters, ink)
-    rows, more_rows = _rows(read.checks, subjects, ink)
+    trains = _worst(line.word for line in proof)
+    trained = {} if not proof or trains in ("fail", "unknown") else dict.fromkeys(adapters, trains)
+    rows, more_rows = _rows(read.checks, subjects, trained, ink)
     return Page(
         verdict=verdict,
-        headline=_headline(verdict, cluster, counts, findings, why),
-        about=_about(counts, _where(map(str, _list(document.get("limited"))), ink) if document.get("limited") else ""),
+        headline=_headline(verdict, cluster or "the cluster", worst, counts, why),
+        about=_about(
+            worst, counts, _where(map(str, _list(document.get("limited"))), ink) if document.get("limited") else ""
+        ),
         cluster=cluster,
         run=ink(record.facts.get("id", ""), _NAME),
         when=_when(record.facts),
@@ -573,8 +591,11 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
         simulated=tuple(ink(one, 40) for one in _list(document.get("simulated"), 8)),
         findings=tuple(findings[:_FINDINGS]),
         more_findings=max(0, len(findings) - _FINDINGS),
+        warnings=tuple(warnings[:_FINDINGS]),
         unproven=tuple(unproven[:_FINDINGS]),
-        proven=tuple((name, passed[name, "pass"], passed[name, "simulated"]) for name in subjects),
+        proven=tuple(
+            (name, tuple(sum(passed[name, word] for word in words) for words in _PROVEN)) for name in subjects
+        ),
         subjects=tuple(subjects),
         rows=tuple(rows),
         more_rows=more_rows,

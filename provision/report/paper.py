@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from provision.report import charts
 from provision.report.page import WORDS, Page
@@ -37,7 +37,7 @@ def _environment(*, autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"md": quoted, "code": lambda text: f"`{str(text).replace('`', chr(39))}`"}
+    made.filters |= {"breakable": _breakable, "md": quoted, "code": lambda text: f"`{str(text).replace('`', chr(39))}`"}
     made.globals |= {"words": WORDS, "losses": charts.losses, "steps": charts.steps, "sign": _sign}
     return made
 
@@ -46,3 +46,8 @@ def _sign(word: str) -> Markup:
     """Return a state's sign for eyes, and its word for a screen reader."""
     mark, told = WORDS[word]
     return Markup('<b aria-hidden="true">{}</b><i>{}</i>').format(mark, told)
+
+
+def _breakable(name: str) -> Markup:
+    """Return a check's name that is broken, where it must be, after a dot or an underscore."""
+    return Markup(re.sub(r"([._])", r"\1<wbr>", str(escape(name))))  # noqa: S704 - escaped
