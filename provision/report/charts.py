@@ -1,6 +1,6 @@
 """The plots of a report as SVG: they take their colours from the page, so that they are dark where it is. Pure.
 
-svg.py escapes nothing: every text goes through :func:`_text`, and everything else is a number or a class of ours.
+svg.py escapes nothing: every text is escaped here, and everything else is a number or a class of ours.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import svg
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from provision.report.page import Rank
 
@@ -54,7 +54,7 @@ def steps(ranks: Sequence[Rank], shown: str) -> Markup:
     for number, rank in enumerate(ranks):
         x = round(_LEFT + wide * (number + 0.5), 1)
         kind = ["r", "x"] if rank is slow else ["r"]
-        title = svg.Title(text=svg.escape(f"{rank.name}: {rank.p50:.2f} to {rank.p95:.2f} ms"))
+        title = svg.Title(text=str(escape(f"{rank.name}: {rank.p50:.2f} to {rank.p95:.2f} ms")))
         low, high = _height(rank.p50, top), _height(rank.p95, top)
         drawn.append(
             svg.Line(x1=x, x2=x, y1=low, y2=min(high, low - 2), stroke_width=thick, class_=kind, elements=[title])
@@ -84,12 +84,12 @@ def slowest(ranks: Sequence[Rank]) -> Rank | None:
 
 def _drawing(drawn: list[svg.Element], told: str) -> Markup:
     picture = svg.SVG(viewBox=svg.ViewBoxSpec(0, 0, _WIDTH, _HEIGHT), class_=["plot"], elements=drawn)
-    picture.extra = {"role": "img", "aria-label": svg.escape(told)}
-    return Markup(str(picture))  # noqa: S704 - numbers, our own words, and texts that _text has escaped
+    picture.extra = {"role": "img", "aria-label": str(escape(told))}
+    return Markup(str(picture))  # noqa: S704 - numbers, our own words, and texts that are escaped
 
 
 def _text(x: float, y: float, text: str, kind: str) -> svg.Element:
-    return svg.Text(x=x, y=y, text=svg.escape(text), class_=kind.split())
+    return svg.Text(x=x, y=y, text=str(escape(text)), class_=kind.split())
 
 
 def _axis(top: float) -> list[svg.Element]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,18 @@ def check(name: str, host: str = "node1", verdict: str = "pass", **more: Any) ->
 
 def lab_checks() -> list[dict[str, Any]]:
     """The checks of a real verify of the lab: head, node1 and node2."""
+    return [dict(one) for one in _recorded()]
+
+
+@cache
+def _recorded() -> tuple[dict[str, Any], ...]:
     events = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
     found = []
     for event in events:
         for one in ((event.get("event_data") or {}).get("res") or {}).get("cluster_checks") or ():
             host = one.get("host") or event["event_data"].get("host", "")
             found.append(check(one["id"]) | one | {"host": host})
-    return found
+    return tuple(found)
 
 
 def training(nodes: list[str], each: int, slow: str = "") -> dict[str, Any]:
@@ -57,6 +63,7 @@ def training(nodes: list[str], each: int, slow: str = "") -> dict[str, Any]:
 
 
 def record(checks: list[dict[str, Any]], verdict: str = "pass", **more: Any) -> Record:
+    """A run that ended, on the nodes of these checks."""
     nodes = sorted({one["host"] for one in checks if one["host"].startswith(("node", "gpu"))})
     document = {
         "schema": "clusterctl/verify/1",
