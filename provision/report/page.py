@@ -62,7 +62,7 @@ _PROVEN = (("pass",), ("simulated",), ("warn",), ("fail", "unknown", "unproven")
 #: Characters of a text and of a name; findings and rows that are shown, the others are counted.
 _TEXT, _NAME, _FINDINGS, _ROWS = 320, 80, 40, 500
 #: Bytes of all texts of a page: a share for each machine, and no more than this whatever they say.
-_INK, _INK_EACH, _INK_MOST = 110_000, 12_000, 1_500_000
+_INK, _INK_EACH, _INK_MOST = 150_000, 12_000, 1_800_000
 #: Bytes of markup around one line.
 _LINE = 70
 _ID = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[A-Za-z0-9_-]{1,64}){1,3}")
@@ -159,7 +159,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Page:
-    """All that a page says. ``more_findings`` and ``more_rows`` are those that it leaves out.
+    """All that a page says. What begins with ``more`` counts those that it leaves out.
 
     ``proven`` is for each subject how many checks passed, passed on simulated hardware, warn, and prove nothing.
     ``machines`` are those that are no compute nodes, each with its function and its word.
@@ -177,7 +177,9 @@ class Page:
     findings: tuple[Finding, ...]
     more_findings: int
     warnings: tuple[Finding, ...]
+    more_warnings: int
     unproven: tuple[Finding, ...]
+    more_unproven: int
     proven: tuple[tuple[str, tuple[int, ...]], ...]
     subjects: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -219,6 +221,12 @@ class _Ink:
             return "…"
         self.left -= cost
         return told
+
+    def share(self, parts: int) -> _Ink:
+        """Take a part of what is left, so that nobody's texts take the room of others'."""
+        part = _Ink(self.left // max(1, parts))
+        self.left -= part.left
+        return part
 
 
 @dataclass
@@ -276,15 +284,15 @@ def _where(hosts: Iterable[str], ink: _Ink) -> str:
     return ink(fold(one_line(host, _NAME) for host in hosts) or "the cluster", 200)
 
 
-def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> list[Finding]:
-    """Return checks by their reason, the worst first; those that rest on another are counted with it."""
+def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> tuple[tuple[Finding, ...], int]:
+    """Return checks by their reason, the worst first; and how many reasons are left out."""
     rests = Counter(root for roots in read.follows.values() for root in roots)
     groups: dict[tuple[str, ...], list[Check]] = defaultdict(list)
     for check in checks:
         same = (check.id, check.cause) if check.cause else ("", check.observed)
         groups[word_of(check), *same, check.fix].append(check)
     found = []
-    for (word, *_), members in sorted(groups.items(), key=lambda one: _ORDER.index(one[0][0])):
+    for (word, *_), members in sorted(groups.items(), key=lambda one: _ORDER.index(one[0][0]))[:_FINDINGS]:
         first = members[0]
         ids = list(dict.fromkeys(check.id for check in members))
         observed = list(dict.fromkeys(check.observed for check in members))
@@ -300,7 +308,7 @@ def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> list[Finding]:
                 max((rests[f"{check.id}@{check.host}"] for check in members), default=0),
             )
         )
-    return found
+    return tuple(found), max(0, len(groups) - _FINDINGS)
 
 
 def _worst(words: Iterable[str]) -> str:
@@ -322,22 +330,31 @@ def _rows(
     for host, own in by_host.items():
         groups[tuple(sorted((name, word_of(check)) for name, check in own.items()))].append(host)
     ordered = sorted((_ORDER.index(_worst(word for _, word in key)), hosts, key) for key, hosts in groups.items())
-    rows = []
+    rows: list[Row] = []
     for _, hosts, key in ordered[:_ROWS]:
         cells: dict[str, list[str]] = {name: [] for name in subjects}
         for name, word in [*key, *(("ddp", trained[host]) for host in hosts if host in trained)]:
             cells[_column(name)].append(word)
-        lines = []
-        for name, word in sorted(key, key=lambda one: _ORDER.index(one[1])):
-            if ink.left < _LINE:
-                break
-            ink.left -= _LINE
-            observed = list(dict.fromkeys(by_host[host][name].observed for host in hosts))
-            lines.append(Line(word, name, ink(brief(observed, 1), 160)))
+        room = ink.share(min(len(ordered), _ROWS) - len(rows))
+        place = _where(hosts, room)
+        lines = _lines(key, [by_host[host] for host in hosts], room)
         words = tuple(_worst(cells[name]) if cells[name] else "" for name in subjects)
         worst = _worst(word for _, word in key)
-        rows.append(Row(_where(hosts, ink), len(hosts), worst, words, tuple(lines), len(key) - len(lines)))
+        rows.append(Row(place, len(hosts), worst, words, lines, len(key) - len(lines)))
+        ink.left += room.left
     return rows, max(0, len(ordered) - _ROWS)
+
+
+def _lines(key: Sequence[tuple[str, str]], alike: Sequence[Mapping[str, Check]], ink: _Ink) -> tuple[Line, ...]:
+    """Return the checks of machines that are alike, the worst first, as long as there is room."""
+    lines = []
+    for name, word in sorted(key, key=lambda one: _ORDER.index(one[1])):
+        if ink.left < _LINE:
+            break
+        ink.left -= _LINE
+        observed = list(dict.fromkeys(checks[name].observed for checks in alike))
+        lines.append(Line(word, name, ink(brief(observed, 1), 160)))
+    return tuple(lines)
 
 
 def _kinds(
@@ -433,10 +450,16 @@ def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison
         if _RANK[before or "pass"] != _RANK[word]:
             groups[before, word, name].append(host)
     ordered = sorted(groups.items(), key=lambda one: (_ORDER.index(one[0][1]), one[0][2]))
-    moves = [
-        (_RANK[word] > _RANK[before or "pass"], (before, word, ink(f"{name} on {_where(hosts, ink)}", 240)))
-        for (before, word, name), hosts in ordered
-    ]
+    worse, better = (
+        [one for one in ordered if (_RANK[one[0][1]] > _RANK[one[0][0] or "pass"]) is wanted]
+        for wanted in (True, False)
+    )
+
+    def told(moves: Sequence[tuple[tuple[str, str, str], list[str]]]) -> tuple[tuple[str, str, str], ...]:
+        return tuple(
+            (old, word, ink(f"{name} on {_where(on, ink)}", 240)) for (old, word, name), on in moves[:_FINDINGS]
+        )
+
     facts = [("Verdict", f"{_verdict(then)} then, {_verdict(record)} now")]
     new, gone = len(has.keys() - was.keys()), len(was.keys() - has.keys())
     if new or gone:
@@ -445,10 +468,7 @@ def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison
         change = f"{fast / slow - 1:+.0%}"
         facts.append(("Training", "as fast" if change in ("+0%", "-0%") else f"{change} tokens a second"))
     about = f"{ink(then.facts.get('id', 'another run'), _NAME)}, {_when(then.facts)}"
-    worse, better = ([move for worse, move in moves if worse is wanted] for wanted in (True, False))
-    return Comparison(
-        about, tuple(worse[:_FINDINGS]), tuple(better[:_FINDINGS]), (len(worse), len(better)), tuple(facts)
-    )
+    return Comparison(about, told(worse), told(better), (len(worse), len(better)), tuple(facts))
 
 
 def _speed(document: Mapping[str, Any]) -> float:
@@ -557,8 +577,10 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     cluster = ink(described.get("name") or "", _NAME)
     counts = dict.fromkeys(WORDS, 0) | Counter(map(word_of, read.checks))
     bad = [one for one in read.checks if not one.ok]
-    findings = _findings([one for one in bad if (one.host, one.id) not in read.follows], read, ink)
-    warnings = _findings([one for one in read.checks if one.verdict is Verdict.WARN], read, ink)
+    findings, more_findings = _findings(
+        [one for one in bad if (one.host, one.id) not in read.follows], read, ink.share(3)
+    )
+    warnings, more_warnings = _findings([one for one in read.checks if one.verdict is Verdict.WARN], read, ink)
     why = ink("; ".join(map(str, _list(document.get("why"), 5))) or record.cut)
     worst = next((one for one in findings if one.word == verdict), None)
     subjects = [name for name in SUBJECTS if any(_column(check.id) == name for check in read.checks)]
@@ -570,7 +592,7 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     }
     partitions = [_dict(one) for one in _list(described.get("partitions"), 40)]
     comparison = _compared(read, record, against, ink) if against else None
-    unproven = _findings([one for one in read.checks if one.unproven], read, ink)
+    unproven, more_unproven = _findings([one for one in read.checks if one.unproven], read, ink)
     training = _trainings(document, ink)
     proof = [Line(word_of(one), one.id, ink(one.observed, 200)) for one in read.checks if one.id.startswith("ddp.")]
     machines, kinds = _machines(described, words, ink), _kinds(described, words, adapters, ink)
@@ -589,10 +611,12 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
         notes=tuple(_notes(record, read, release, ink)),
         counts=counts,
         simulated=tuple(ink(one, 40) for one in _list(document.get("simulated"), 8)),
-        findings=tuple(findings[:_FINDINGS]),
-        more_findings=max(0, len(findings) - _FINDINGS),
-        warnings=tuple(warnings[:_FINDINGS]),
-        unproven=tuple(unproven[:_FINDINGS]),
+        findings=findings,
+        more_findings=more_findings,
+        warnings=warnings,
+        more_warnings=more_warnings,
+        unproven=unproven,
+        more_unproven=more_unproven,
         proven=tuple(
             (name, tuple(sum(passed[name, word] for word in words) for words in _PROVEN)) for name in subjects
         ),

@@ -130,6 +130,7 @@ def test_no_record_makes_a_page_large_whatever_its_machines_say(machines: int, l
 
     assert bytes_of(page) < limit
     assert len(page.rows) == machines
+    assert all(row.lines and row.name != "…" for row in page.rows)
     assert sum(len(row.lines) + row.more for row in page.rows) == len(checks)
 
 
