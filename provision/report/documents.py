@@ -88,7 +88,7 @@ def run_document(
         document["swept"] = report.swept
         document["unswept"] = report.unswept
     for key, name in (("cluster_described", "cluster"), ("cluster_training", "training")):
-        if key in report.data:
+        if command == "verify" and key in report.data:
             document[name] = report.data[key]
     if planned(command, report):
         document["pending"] = report.changes_pending
