@@ -157,7 +157,7 @@ def play(
         report = judged.begun(command, opened.inventory, opened.hosts, strict=strict)
         report.check_mode = request.check
         if command == "verify":
-            report.data["cluster_described"] = judged.described(opened.cluster, opened.inventory.groups)
+            report.data["declared"] = judged.described(opened.cluster, opened.inventory.groups)
         if probe:
             _probe(report, targets, passwords)
         out = report.left_out = report.failed_hosts | report.unreachable_hosts

@@ -13,7 +13,7 @@ from provision.cli.complete import complete_inventory
 from provision.errors import ClusterctlError, ExitCode
 
 if TYPE_CHECKING:
-    from provision.report.page import Record
+    from provision.report.record import Record
     from provision.runner.journal import Run
 
 
@@ -107,7 +107,7 @@ def _record(run: Run) -> Record:
     from provision.cli.verify import reported
     from provision.events.verdict import JUDGING
     from provision.report.documents import schema
-    from provision.report.page import Record
+    from provision.report.record import Record
     from provision.runner import journal
 
     command = str(run.facts.get("command", ""))

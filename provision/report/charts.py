@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import svg
 from markupsafe import Markup, escape
 
-from provision.report.page import Rank
+from provision.report.training import Rank
 
 #: A drawing's size and the place of its axes: half a screen, or a phone's width, with letters that can be read there.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 244, 46, 452, 26, 204

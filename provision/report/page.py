@@ -1,41 +1,37 @@
-"""The proof of one run for a colleague: its record read, ordered and bounded, as the templates beside show it.
-
-Pure. A record holds what machines said of themselves. Each text is made one line and cut, and all of them together
-have a budget: whatever a machine tells, the page stays small.
-"""
+"""The proof of one run for a colleague: a record ordered as the templates beside this show it. Pure."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from markupsafe import escape
 
 from provision.errors import ClusterctlError
 from provision.hostlist import expand
-from provision.model.checks import Check, Verdict, check_from
+from provision.model.checks import Check, Verdict
 from provision.model.text import brief, one_line
-from provision.report.checks import fold
-
-#: What a check, or a machine in one subject, can be: the worst first, each with its sign and what it means.
-WORDS = {
-    "fail": ("✕", "failed"),
-    "unknown": ("?", "not decided"),
-    "warn": ("!", "warning"),
-    "unproven": ("○", "not proven"),
-    "simulated": ("≈", "passed, simulated"),
-    "pass": ("✓", "passed"),
-    "skip": ("·", "does not apply"),
-}
-_ORDER = tuple(WORDS)
-#: Worse is higher; what does not apply can take the place of a pass without harm.
-_RANK = {"pass": 0, "simulated": 0, "skip": 0, "unproven": 1, "warn": 2, "unknown": 3, "fail": 4}
+from provision.report.record import (
+    NAME,
+    ORDER,
+    RANK,
+    WORDS,
+    Ink,
+    Read,
+    Record,
+    listed,
+    mapping,
+    number_in,
+    place,
+    read_checks,
+    verdict_of,
+    when,
+    word_of,
+    worst_of,
+)
+from provision.report.training import Training, speed_of, trainings
 
 #: The columns: what people call a subject, and the checks' prefixes that belong to it.
 SUBJECTS = {
@@ -59,15 +55,12 @@ _COLUMN = {prefix: name for name, prefixes in SUBJECTS.items() for prefix in pre
 
 #: What the table of proofs counts together.
 _PROVEN = (("pass",), ("simulated",), ("warn",), ("fail", "unknown", "unproven"))
-#: Characters of a text and of a name; findings and rows that are shown, the others are counted.
-_TEXT, _NAME, _FINDINGS, _ROWS = 320, 80, 40, 500
+#: Findings and rows that are shown; the others are counted.
+_FINDINGS, _ROWS = 40, 500
 #: Bytes of all texts of a page: a share for each machine, and no more than this whatever they say.
 _INK, _INK_EACH, _INK_MOST = 150_000, 12_000, 1_800_000
 #: Bytes of markup around one line.
 _LINE = 70
-_ID = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[A-Za-z0-9_-]{1,64}){1,3}")
-#: Steps and ranks that are drawn; of more ranks, the slowest of each node.
-_STEPS, _RANKS = 512, 256
 
 
 @dataclass(frozen=True)
@@ -125,28 +118,6 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Rank:
-    """Milliseconds of one rank's steps; ``own`` are those in which it waits for no other."""
-
-    name: str
-    p50: float
-    p95: float
-    own: float | None
-
-
-@dataclass(frozen=True)
-class Training:
-    """What one training job has measured."""
-
-    title: str
-    losses: tuple[float, ...]
-    reference: tuple[float, ...]
-    ranks: tuple[Rank, ...]
-    shown: str
-    facts: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Comparison:
     """What changed since another run; ``worse`` and ``better`` are (word before, word now, which check and where)."""
 
@@ -194,97 +165,11 @@ class Page:
     facts: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Record:
-    """A run as it lies on the disk: ``run.json``, ``report.json`` (empty: none), else its journal's checks.
-
-    ``cut`` says how it ended without a report, empty where it came to its end.
-    """
-
-    facts: Mapping[str, Any]
-    document: Mapping[str, Any]
-    journal: Sequence[Mapping[str, Any]] = ()
-    cut: str = ""
-
-
-@dataclass
-class _Ink:
-    """What is left to write with."""
-
-    left: int
-
-    def __call__(self, text: object, limit: int = _TEXT) -> str:
-        """Return a text as one bounded line, a mark where there is no room for it any more."""
-        told = one_line(text, limit)
-        cost = len(str(escape(told)).encode())
-        if cost > self.left:
-            return "…"
-        self.left -= cost
-        return told
-
-    def share(self, parts: int) -> _Ink:
-        """Take a part of what is left, so that nobody's texts take the room of others'."""
-        part = _Ink(self.left // max(1, parts))
-        self.left -= part.left
-        return part
-
-
-@dataclass
-class _Read:
-    """The checks of a record, and by (host, id) on which others each rests."""
-
-    checks: list[Check] = field(default_factory=list)
-    follows: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    unreadable: int = 0
-
-
-def _dict(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any, most: int = 100_000) -> Sequence[Any]:
-    return value[:most] if isinstance(value, list) else ()
-
-
-def _number(value: Any) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if number else None
-
-
-def _read(record: Record) -> _Read:
-    found = _Read()
-    for item in _list(record.document.get("checks")) if record.document else record.journal:
-        try:
-            check = check_from({**item, "consequences": (), "details": ()})
-            if not _ID.fullmatch(check.id):
-                raise ValueError(check.id)
-        except (KeyError, TypeError, ValueError):
-            found.unreadable += 1
-            continue
-        found.checks.append(check)
-        if follows := _list(item.get("follows"), 64):
-            found.follows[check.host, check.id] = tuple(map(str, follows))
-    return found
-
-
-def word_of(check: Check) -> str:
-    """Return what a check has come to: a pass on simulated hardware, and a skip that leaves a proof open, are none."""
-    if check.verdict is Verdict.PASS:
-        return "simulated" if check.simulated else "pass"
-    if check.verdict is Verdict.SKIP:
-        return "unproven" if check.unproven else "skip"
-    return str(check.verdict)
-
-
 def _column(name: str) -> str:
     return _COLUMN.get(name.partition(".")[0], "other")
 
 
-def _where(hosts: Iterable[str], ink: _Ink) -> str:
-    return ink(fold(one_line(host, _NAME) for host in hosts) or "the cluster", 200)
-
-
-def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> tuple[tuple[Finding, ...], int]:
+def _findings(checks: Sequence[Check], read: Read, ink: Ink) -> tuple[tuple[Finding, ...], int]:
     """Return checks by their reason, the worst first; and how many reasons are left out."""
     rests = Counter(root for roots in read.follows.values() for root in roots)
     groups: dict[tuple[str, ...], list[Check]] = defaultdict(list)
@@ -292,14 +177,14 @@ def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> tuple[tuple[Fi
         same = (check.id, check.cause) if check.cause else ("", check.observed)
         groups[word_of(check), *same, check.fix].append(check)
     found = []
-    for (word, *_), members in sorted(groups.items(), key=lambda one: _ORDER.index(one[0][0]))[:_FINDINGS]:
+    for (word, *_), members in sorted(groups.items(), key=lambda one: ORDER.index(one[0][0]))[:_FINDINGS]:
         first = members[0]
         ids = list(dict.fromkeys(check.id for check in members))
         observed = list(dict.fromkeys(check.observed for check in members))
         found.append(
             Finding(
                 word,
-                _where((check.host for check in members), ink),
+                place((check.host for check in members), ink),
                 brief(ids, 4, ", "),
                 ink(brief(observed, 2)),
                 ink(first.expected),
@@ -311,12 +196,8 @@ def _findings(checks: Sequence[Check], read: _Read, ink: _Ink) -> tuple[tuple[Fi
     return tuple(found), max(0, len(groups) - _FINDINGS)
 
 
-def _worst(words: Iterable[str]) -> str:
-    return min(words, key=_ORDER.index, default="skip")
-
-
 def _rows(
-    checks: Sequence[Check], subjects: Sequence[str], trained: Mapping[str, str], ink: _Ink
+    checks: Sequence[Check], subjects: Sequence[str], trained: Mapping[str, str], ink: Ink
 ) -> tuple[list[Row], int]:
     """Return the machines, those with the same words together, the worst first; and how many rows are left out.
 
@@ -325,30 +206,30 @@ def _rows(
     by_host: dict[str, dict[str, Check]] = defaultdict(dict)
     for check in checks:
         before = by_host[check.host].get(check.id, check)
-        by_host[check.host][check.id] = min(before, check, key=lambda one: _ORDER.index(word_of(one)))
+        by_host[check.host][check.id] = min(before, check, key=lambda one: ORDER.index(word_of(one)))
     groups: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for host, own in by_host.items():
         groups[tuple(sorted((name, word_of(check)) for name, check in own.items()))].append(host)
-    ordered = sorted((_ORDER.index(_worst(word for _, word in key)), hosts, key) for key, hosts in groups.items())
+    ordered = sorted((ORDER.index(worst_of(word for _, word in key)), hosts, key) for key, hosts in groups.items())
     rows: list[Row] = []
     for _, hosts, key in ordered[:_ROWS]:
         cells: dict[str, list[str]] = {name: [] for name in subjects}
         for name, word in [*key, *(("ddp", trained[host]) for host in hosts if host in trained)]:
             cells[_column(name)].append(word)
         room = ink.share(min(len(ordered), _ROWS) - len(rows))
-        place = _where(hosts, room)
+        at = place(hosts, room)
         lines = _lines(key, [by_host[host] for host in hosts], room)
-        words = tuple(_worst(cells[name]) if cells[name] else "" for name in subjects)
-        worst = _worst(word for _, word in key)
-        rows.append(Row(place, len(hosts), worst, words, lines, len(key) - len(lines)))
+        words = tuple(worst_of(cells[name]) if cells[name] else "" for name in subjects)
+        worst = worst_of(word for _, word in key)
+        rows.append(Row(at, len(hosts), worst, words, lines, len(key) - len(lines)))
         ink.left += room.left
     return rows, max(0, len(ordered) - _ROWS)
 
 
-def _lines(key: Sequence[tuple[str, str]], alike: Sequence[Mapping[str, Check]], ink: _Ink) -> tuple[Line, ...]:
+def _lines(key: Sequence[tuple[str, str]], alike: Sequence[Mapping[str, Check]], ink: Ink) -> tuple[Line, ...]:
     """Return the checks of machines that are alike, the worst first, as long as there is room."""
     lines = []
-    for name, word in sorted(key, key=lambda one: _ORDER.index(one[1])):
+    for name, word in sorted(key, key=lambda one: ORDER.index(one[1])):
         if ink.left < _LINE:
             break
         ink.left -= _LINE
@@ -357,20 +238,18 @@ def _lines(key: Sequence[tuple[str, str]], alike: Sequence[Mapping[str, Check]],
     return tuple(lines)
 
 
-def _kinds(
-    described: Mapping[str, Any], words: Mapping[str, str], adapters: Mapping[str, int], ink: _Ink
-) -> list[Kind]:
+def _kinds(described: Mapping[str, Any], words: Mapping[str, str], adapters: Mapping[str, int], ink: Ink) -> list[Kind]:
     """Return the declared compute nodes as tiles, each with the word that its checks have come to."""
     kinds, left = [], _ROWS
-    for item in map(_dict, _list(described.get("kinds"), 40)):
-        gres = [one_line(one, _NAME) for one in _list(item.get("gres"), 20)]
+    for item in map(mapping, listed(described.get("kinds"), 40)):
+        gres = [one_line(one, NAME) for one in listed(item.get("gres"), 20)]
         gpus = sum(int(one.rpartition(":")[2]) for one in gres if re.fullmatch(r"gpu(:[^:]+)?:\d{1,3}", one))
-        memory = _number(item.get("memory"))
+        memory = number_in(item.get("memory"))
         parts = [f"{item['cpus']} CPUs"] if isinstance(item.get("cpus"), int) else []
         parts += [f"{memory / 1024:.0f} GiB"] if memory else []
         names = _expanded(item.get("nodes"))
         tiles = [
-            Tile(one_line(name, _NAME), words.get(name, "unknown"), min(gpus, 16), min(adapters.get(name, 0), 16))
+            Tile(one_line(name, NAME), words.get(name, "unknown"), min(gpus, 16), min(adapters.get(name, 0), 16))
             for name in names[:left]
         ]
         left -= len(tiles)
@@ -386,118 +265,35 @@ def _expanded(text: Any) -> list[str]:
         return []
 
 
-def _trainings(document: Mapping[str, Any], ink: _Ink) -> list[Training]:
-    found = []
-    for job in map(_dict, _list(document.get("training"), 8)):
-        nodes = [str(_dict(node).get("name", "")) for node in _list(job.get("nodes"))]
-        title = f"{len(_list(job.get('ranks'))) or 'no'} ranks on {_where(nodes, ink)}"
-        inside = f", in {ink(job['gradient_parameter'], _NAME)}" if job.get("gradient_parameter") else ""
-        facts = {
-            "Gradient": _said(
-                job.get("gradient_difference"), "differs from the float64 mean by {:.1e} at most", inside
-            ),
-            "Loss": _said(job.get("reference_difference"), "differs from one process by {:.1e} at most"),
-            "Speed": _said(job.get("tokens_per_s"), "{:,.0f} tokens a second"),
-            "Path": ink(f"{job.get('backend') or 'no backend'} on {job.get('device') or 'no device'}", _NAME),
-        }
-        said = tuple((name, told) for name, told in facts.items() if told)
-        ranks, shown = _ranks(job, ink)
-        curves = (_curve(job.get("losses")), _curve(job.get("reference")))
-        found.append(Training(ink(title, 240), *curves, tuple(ranks), shown, said))
-    return found
-
-
-def _said(value: Any, words: str, more: str = "") -> str:
-    number = _number(value)
-    return "" if number is None else words.format(number) + more
-
-
-def _curve(values: Any) -> tuple[float, ...]:
-    """Return a curve up to the first value that is no number."""
-    found = []
-    for value in _list(values, _STEPS):
-        if (number := _number(value)) is None:
-            break
-        found.append(number)
-    return tuple(found)
-
-
-def _ranks(job: Mapping[str, Any], ink: _Ink) -> tuple[list[Rank], str]:
-    """Return each rank's step times, of many ranks the slowest of each node; and which these are."""
-    found: list[tuple[str, Rank]] = []
-    for item in map(_dict, _list(job.get("ranks"), 65_536)):
-        p50, p95, own = (_number(item.get(name)) for name in ("p50", "p95", "own"))
-        if p50 is not None and p95 is not None:
-            node = one_line(item.get("node", ""), _NAME)
-            name = one_line(f"rank {item.get('rank')}, {node}", _NAME)
-            found.append((node, Rank(name, p50 * 1e3, p95 * 1e3, None if own is None else own * 1e3)))
-    slowest: dict[str, Rank] = {}
-    for node, rank in found:
-        slowest[node] = max(slowest.get(node, rank), rank, key=lambda one: one.own or one.p50)
-    shown = [rank for _, rank in found] if len(found) <= _RANKS else list(slowest.values())
-    told = f"{len(found)} ranks" if len(found) <= _RANKS else f"the slowest rank of each of {len(shown)} nodes"
-    return [replace(rank, name=ink(rank.name)) for rank in shown[:_STEPS]], told
-
-
-def _compared(now: _Read, record: Record, then: Record, ink: _Ink) -> Comparison:
+def _compared(now: Read, record: Record, then: Record, ink: Ink) -> Comparison:
     """Return what became worse and better since another run; a check that only one of them has is counted."""
-    was = {(check.host, check.id): word_of(check) for check in _read(then).checks}
+    was = {(check.host, check.id): word_of(check) for check in read_checks(then).checks}
     has = {(check.host, check.id): word_of(check) for check in now.checks}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for (host, name), word in has.items():
         # What was not there before and is bad now is worse; what is new and good is no news.
         before = was.get((host, name), "")
-        if _RANK[before or "pass"] != _RANK[word]:
+        if RANK[before or "pass"] != RANK[word]:
             groups[before, word, name].append(host)
-    ordered = sorted(groups.items(), key=lambda one: (_ORDER.index(one[0][1]), one[0][2]))
+    ordered = sorted(groups.items(), key=lambda one: (ORDER.index(one[0][1]), one[0][2]))
     worse, better = (
-        [one for one in ordered if (_RANK[one[0][1]] > _RANK[one[0][0] or "pass"]) is wanted]
-        for wanted in (True, False)
+        [one for one in ordered if (RANK[one[0][1]] > RANK[one[0][0] or "pass"]) is wanted] for wanted in (True, False)
     )
 
     def told(moves: Sequence[tuple[tuple[str, str, str], list[str]]]) -> tuple[tuple[str, str, str], ...]:
         return tuple(
-            (old, word, ink(f"{name} on {_where(on, ink)}", 240)) for (old, word, name), on in moves[:_FINDINGS]
+            (old, word, ink(f"{name} on {place(on, ink)}", 240)) for (old, word, name), on in moves[:_FINDINGS]
         )
 
-    facts = [("Verdict", f"{_verdict(then)} then, {_verdict(record)} now")]
+    facts = [("Verdict", f"{verdict_of(then)} then, {verdict_of(record)} now")]
     new, gone = len(has.keys() - was.keys()), len(was.keys() - has.keys())
     if new or gone:
         facts.append(("Checks", f"{new} only now, {gone} only then"))
-    if (slow := _speed(then.document)) and (fast := _speed(record.document)):
+    if (slow := speed_of(then.document)) and (fast := speed_of(record.document)):
         change = f"{fast / slow - 1:+.0%}"
         facts.append(("Training", "as fast" if change in ("+0%", "-0%") else f"{change} tokens a second"))
-    about = f"{ink(then.facts.get('id', 'another run'), _NAME)}, {_when(then.facts)}"
+    about = f"{ink(then.facts.get('id', 'another run'), NAME)}, {when(then.facts)}"
     return Comparison(about, told(worse), told(better), (len(worse), len(better)), tuple(facts))
-
-
-def _speed(document: Mapping[str, Any]) -> float:
-    speeds = [_number(_dict(job).get("tokens_per_s")) for job in _list(document.get("training"), 8)]
-    return sum(speed or 0.0 for speed in speeds)
-
-
-def _verdict(record: Record) -> str:
-    told = str(record.document.get("verdict"))
-    return told if told in ("pass", "fail") and not record.cut else "unknown"
-
-
-def _moment(value: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-
-
-def _when(facts: Mapping[str, Any]) -> str:
-    """Return when a run began, and how long it took."""
-    began, ended = _moment(facts.get("started")), _moment(facts.get("ended"))
-    if began is None:
-        return "at an unknown time"
-    told = f"{began:%-d %B %Y, %H:%M} {began.tzname() or ''}".strip()
-    if ended is not None and began.tzinfo == ended.tzinfo and ended > began:
-        minutes, seconds = divmod(int((ended - began).total_seconds()), 60)
-        told += f", {minutes} min {seconds} s" if minutes else f", {seconds} s"
-    return told
 
 
 def _headline(verdict: str, cluster: str, worst: Finding | None, counts: Mapping[str, int], why: str) -> str:
@@ -526,37 +322,37 @@ def _about(worst: Finding | None, counts: Mapping[str, int], limited: str) -> st
     return f"{seen}{told}." + (f" Only {limited} was judged; this says nothing about the rest." if limited else "")
 
 
-def _notes(record: Record, read: _Read, release: str, ink: _Ink) -> list[str]:
+def _notes(record: Record, read: Read, release: str, ink: Ink) -> list[str]:
     notes = []
     if record.cut:
         notes.append("Below is what the run's journal has. It is no verdict.")
     if read.unreadable:
         notes.append(f"{read.unreadable} checks of the record could not be read, and are left out.")
-    wrote = ink(_dict(record.facts.get("versions")).get("clusterctl", ""), 40)
+    wrote = ink(mapping(record.facts.get("versions")).get("clusterctl", ""), 40)
     if release and wrote and wrote != release:
         notes.append(f"clusterctl {wrote} made this record; this page is of clusterctl {release}.")
     return notes
 
 
-def _machines(described: Mapping[str, Any], words: Mapping[str, str], ink: _Ink) -> list[tuple[str, str, str]]:
+def _machines(described: Mapping[str, Any], words: Mapping[str, str], ink: Ink) -> list[tuple[str, str, str]]:
     functions: dict[str, list[str]] = {}
     for key, function in (("controller", "controller"), ("database", "database"), ("login", "login")):
         for name in _expanded(described.get(key)):
             functions.setdefault(name, []).append(function)
-    return [(ink(name, _NAME), ", ".join(does), words.get(name, "skip")) for name, does in list(functions.items())[:32]]
+    return [(ink(name, NAME), ", ".join(does), words.get(name, "skip")) for name, does in list(functions.items())[:32]]
 
 
-def _repeat(facts: Mapping[str, Any], ink: _Ink) -> list[str]:
-    options = _dict(facts.get("options"))
+def _repeat(facts: Mapping[str, Any], ink: Ink) -> list[str]:
+    options = mapping(facts.get("options"))
     words = ["clusterctl", "verify" if facts.get("command") != "preflight" else "preflight"]
     words += [ink(options["inventory"])] if options.get("inventory") else []
     words += ["--limit", ink(options["limit"], 200)] if options.get("limit") else []
-    run = ink(facts.get("id", ""), _NAME)
+    run = ink(facts.get("id", ""), NAME)
     return [shlex.join(words), shlex.join(["clusterctl", "report", "--against", run])]
 
 
-def _made(facts: Mapping[str, Any], ink: _Ink) -> list[tuple[str, str]]:
-    versions = _dict(facts.get("versions"))
+def _made(facts: Mapping[str, Any], ink: Ink) -> list[tuple[str, str]]:
+    versions = mapping(facts.get("versions"))
     found = {
         "Command": facts.get("command"),
         "By": f"{facts.get('sudo_user') or facts.get('user', '?')} on {facts.get('host', '?')}",
@@ -567,50 +363,50 @@ def _made(facts: Mapping[str, Any], ink: _Ink) -> list[tuple[str, str]]:
 
 def build(record: Record, against: Record | None = None, *, release: str = "") -> Page:
     """Return the page of a run; ``against`` is an earlier one to compare with, ``release`` this clusterctl's."""
-    read, document = _read(record), record.document
+    read, document = read_checks(record), record.document
     by_host: dict[str, list[str]] = defaultdict(list)
     for check in read.checks:
         by_host[check.host].append(word_of(check))
-    words = {host: _worst(own) for host, own in by_host.items()}
-    ink = _Ink(min(_INK_MOST, _INK + _INK_EACH * len(by_host)))
-    described, verdict = _dict(document.get("cluster")), _verdict(record)
-    cluster = ink(described.get("name") or "", _NAME)
+    words = {host: worst_of(own) for host, own in by_host.items()}
+    ink = Ink(min(_INK_MOST, _INK + _INK_EACH * len(by_host)))
+    described, verdict = mapping(document.get("cluster")), verdict_of(record)
+    cluster = ink(described.get("name") or "", NAME)
     counts = dict.fromkeys(WORDS, 0) | Counter(map(word_of, read.checks))
     bad = [one for one in read.checks if not one.ok]
     findings, more_findings = _findings(
         [one for one in bad if (one.host, one.id) not in read.follows], read, ink.share(3)
     )
     warnings, more_warnings = _findings([one for one in read.checks if one.verdict is Verdict.WARN], read, ink)
-    why = ink("; ".join(map(str, _list(document.get("why"), 5))) or record.cut)
+    why = ink("; ".join(map(str, listed(document.get("why"), 5))) or record.cut)
     worst = next((one for one in findings if one.word == verdict), None)
     subjects = [name for name in SUBJECTS if any(_column(check.id) == name for check in read.checks)]
     passed = Counter((_column(one.id), word_of(one)) for one in read.checks)
     adapters = {
-        str(node.get("name")): int(_number(node.get("adapters")) or 0)
-        for job in map(_dict, _list(document.get("training"), 8))
-        for node in map(_dict, _list(job.get("nodes"), 65_536))
+        str(node.get("name")): int(number_in(node.get("adapters")) or 0)
+        for job in map(mapping, listed(document.get("training"), 8))
+        for node in map(mapping, listed(job.get("nodes"), 65_536))
     }
-    partitions = [_dict(one) for one in _list(described.get("partitions"), 40)]
+    partitions = [mapping(one) for one in listed(described.get("partitions"), 40)]
     comparison = _compared(read, record, against, ink) if against else None
     unproven, more_unproven = _findings([one for one in read.checks if one.unproven], read, ink)
-    training = _trainings(document, ink)
+    training = trainings(document, ink)
     proof = [Line(word_of(one), one.id, ink(one.observed, 200)) for one in read.checks if one.id.startswith("ddp.")]
     machines, kinds = _machines(described, words, ink), _kinds(described, words, adapters, ink)
-    trains = _worst(line.word for line in proof)
+    trains = worst_of(line.word for line in proof)
     trained = {} if not proof or trains in ("fail", "unknown") else dict.fromkeys(adapters, trains)
     rows, more_rows = _rows(read.checks, subjects, trained, ink)
     return Page(
         verdict=verdict,
         headline=_headline(verdict, cluster or "the cluster", worst, counts, why),
         about=_about(
-            worst, counts, _where(map(str, _list(document.get("limited"))), ink) if document.get("limited") else ""
+            worst, counts, place(map(str, listed(document.get("limited"))), ink) if document.get("limited") else ""
         ),
         cluster=cluster,
-        run=ink(record.facts.get("id", ""), _NAME),
-        when=_when(record.facts),
+        run=ink(record.facts.get("id", ""), NAME),
+        when=when(record.facts),
         notes=tuple(_notes(record, read, release, ink)),
         counts=counts,
-        simulated=tuple(ink(one, 40) for one in _list(document.get("simulated"), 8)),
+        simulated=tuple(ink(one, 40) for one in listed(document.get("simulated"), 8)),
         findings=findings,
         more_findings=more_findings,
         warnings=warnings,
@@ -625,7 +421,7 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
         more_rows=more_rows,
         machines=tuple(machines),
         kinds=tuple(kinds),
-        partitions=tuple((ink(one.get("name", ""), _NAME), ink(one.get("nodes", ""), 200)) for one in partitions),
+        partitions=tuple((ink(one.get("name", ""), NAME), ink(one.get("nodes", ""), 200)) for one in partitions),
         proof=tuple(proof[:32]),
         training=tuple(training),
         comparison=comparison,

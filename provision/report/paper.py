@@ -8,7 +8,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from provision.report import charts
-from provision.report.page import WORDS, Page
+from provision.report.page import Page
+from provision.report.record import WORDS
 
 #: What Markdown would take for more than text, mentions and references of trackers too.
 _MARKS = re.compile(r"[&<>\[\]`*_|@#\\~!]")

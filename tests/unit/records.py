@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from provision.hostlist import fold
-from provision.report.page import Record
+from provision.report.record import Record
 
 RECORDED = Path(__file__).parent / "fixtures/verdict/verify.jsonl"
 

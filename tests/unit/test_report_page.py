@@ -18,7 +18,9 @@ from test_ddp_judge import evidence, read
 from provision.cli.main import cli
 from provision.judge import ddp_figures
 from provision.report import charts, paper
-from provision.report.page import Page, Rank, Record, build
+from provision.report.page import Page, build
+from provision.report.record import Record
+from provision.report.training import Rank
 from provision.runner import journal
 
 HOSTILE = {
