@@ -176,7 +176,7 @@ def _findings(checks: Sequence[Check], read: Read, ink: Ink) -> tuple[tuple[Find
     for check in checks:
         same = (check.id, check.cause) if check.cause else ("", check.observed)
         groups[word_of(check), *same, check.fix].append(check)
-    found = []
+    found, room = [], ink.share(3)
     for (word, *_), members in sorted(groups.items(), key=lambda one: ORDER.index(one[0][0]))[:_FINDINGS]:
         first = members[0]
         ids = list(dict.fromkeys(check.id for check in members))
@@ -184,15 +184,16 @@ def _findings(checks: Sequence[Check], read: Read, ink: Ink) -> tuple[tuple[Find
         found.append(
             Finding(
                 word,
-                place((check.host for check in members), ink),
+                place((check.host for check in members), room),
                 brief(ids, 4, ", "),
-                ink(brief(observed, 2)),
-                ink(first.expected),
-                ink(first.cause),
-                ink(first.fix),
+                room(brief(observed, 2)),
+                room(first.expected),
+                room(first.cause),
+                room(first.fix),
                 max((rests[f"{check.id}@{check.host}"] for check in members), default=0),
             )
         )
+    ink.left += room.left
     return tuple(found), max(0, len(groups) - _FINDINGS)
 
 
@@ -249,7 +250,7 @@ def _kinds(described: Mapping[str, Any], words: Mapping[str, str], adapters: Map
         parts += [f"{memory / 1024:.0f} GiB"] if memory else []
         names = _expanded(item.get("nodes"))
         tiles = [
-            Tile(one_line(name, NAME), words.get(name, "unknown"), min(gpus, 16), min(adapters.get(name, 0), 16))
+            Tile(one_line(name, NAME), words.get(name, "unproven"), min(gpus, 16), min(adapters.get(name, 0), 16))
             for name in names[:left]
         ]
         left -= len(tiles)
@@ -339,7 +340,9 @@ def _machines(described: Mapping[str, Any], words: Mapping[str, str], ink: Ink) 
     for key, function in (("controller", "controller"), ("database", "database"), ("login", "login")):
         for name in _expanded(described.get(key)):
             functions.setdefault(name, []).append(function)
-    return [(ink(name, NAME), ", ".join(does), words.get(name, "skip")) for name, does in list(functions.items())[:32]]
+    return [
+        (ink(name, NAME), ", ".join(does), words.get(name, "unproven")) for name, does in list(functions.items())[:32]
+    ]
 
 
 def _repeat(facts: Mapping[str, Any], ink: Ink) -> list[str]:
@@ -373,9 +376,8 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     cluster = ink(described.get("name") or "", NAME)
     counts = dict.fromkeys(WORDS, 0) | Counter(map(word_of, read.checks))
     bad = [one for one in read.checks if not one.ok]
-    findings, more_findings = _findings(
-        [one for one in bad if (one.host, one.id) not in read.follows], read, ink.share(3)
-    )
+    roots = [one for one in bad if (one.host, one.id) not in read.follows]
+    findings, more_findings = _findings(roots, read, ink)
     warnings, more_warnings = _findings([one for one in read.checks if one.verdict is Verdict.WARN], read, ink)
     why = ink("; ".join(map(str, listed(document.get("why"), 5))) or record.cut)
     worst = next((one for one in findings if one.word == verdict), None)
@@ -390,9 +392,10 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
     comparison = _compared(read, record, against, ink) if against else None
     unproven, more_unproven = _findings([one for one in read.checks if one.unproven], read, ink)
     training = trainings(document, ink)
-    proof = [Line(word_of(one), one.id, ink(one.observed, 200)) for one in read.checks if one.id.startswith("ddp.")]
+    proof = [one for one in read.checks if one.id.startswith("ddp.")]
+    shown = [Line(word_of(one), one.id, ink(one.observed, 200)) for one in proof[:32]]
     machines, kinds = _machines(described, words, ink), _kinds(described, words, adapters, ink)
-    trains = worst_of(line.word for line in proof)
+    trains = worst_of(map(word_of, proof))
     trained = {} if not proof or trains in ("fail", "unknown") else dict.fromkeys(adapters, trains)
     rows, more_rows = _rows(read.checks, subjects, trained, ink)
     return Page(
@@ -422,7 +425,7 @@ def build(record: Record, against: Record | None = None, *, release: str = "") -
         machines=tuple(machines),
         kinds=tuple(kinds),
         partitions=tuple((ink(one.get("name", ""), NAME), ink(one.get("nodes", ""), 200)) for one in partitions),
-        proof=tuple(proof[:32]),
+        proof=tuple(shown),
         training=tuple(training),
         comparison=comparison,
         repeat=tuple(_repeat(record.facts, ink)),

@@ -110,6 +110,30 @@ def test_the_picture_has_each_node_with_its_gpus_adapters_and_word():
     assert page.partitions == (("batch", "gpu[001-016]"),)
 
 
+def test_of_a_limited_run_the_other_nodes_are_not_called_proven_or_broken():
+    made = record([one for one in lab_checks() if one["host"] == "node1"], limited=["node1"])
+    made.document["cluster"]["kinds"][0]["nodes"] = "node[1-2]"
+
+    page = build(made)
+
+    assert [tile.word for tile in page.kinds[0].tiles] == ["warn", "unproven"]
+    assert page.about.endswith("Only node1 was judged; this says nothing about the rest.")
+
+
+def test_of_three_machines_each_check_is_listed():
+    checks = [
+        check(f"hardware.part{number}", host, observed=f"{host} has what is declared for it, as {number} of 180 says")
+        for host in ("head", "node1", "node2")
+        for number in range(180)
+    ]
+    checks[7] |= {"verdict": "fail"}
+
+    page = build(record(checks, "fail"))
+
+    assert sum(len(row.lines) * row.machines for row in page.rows) == len(checks)
+    assert bytes_of(page) < 300_000
+
+
 def test_a_page_of_three_machines_and_one_of_four_hundred_stay_small():
     assert bytes_of(build(record(lab_checks()))) < 300_000
     assert bytes_of(build(many(400))) < 3_000_000
