@@ -170,14 +170,19 @@ def _column(name: str) -> str:
 
 
 def _findings(checks: Sequence[Check], read: Read, ink: Ink) -> tuple[tuple[Finding, ...], int]:
-    """Return checks by their reason, the worst first; and how many reasons are left out."""
+    """Return checks by their reason, first the worst, on which others rest; and how many reasons are left out."""
     rests = Counter(root for roots in read.follows.values() for root in roots)
     groups: dict[tuple[str, ...], list[Check]] = defaultdict(list)
     for check in checks:
         same = (check.id, check.cause) if check.cause else ("", check.observed)
         groups[word_of(check), *same, check.fix].append(check)
+
+    def order(group: tuple[tuple[str, ...], Sequence[Check]]) -> tuple[int, int, bool]:
+        (word, *_), members = group
+        return ORDER.index(word), -max(rests[f"{one.id}@{one.host}"] for one in members), not members[0].cause
+
     found, room = [], ink.share(3)
-    for (word, *_), members in sorted(groups.items(), key=lambda one: ORDER.index(one[0][0]))[:_FINDINGS]:
+    for (word, *_), members in sorted(groups.items(), key=order)[:_FINDINGS]:
         first = members[0]
         ids = list(dict.fromkeys(check.id for check in members))
         observed = list(dict.fromkeys(check.observed for check in members))
