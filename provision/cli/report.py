@@ -47,6 +47,7 @@ def report(run: str | None, against: str | None, markdown: bool, output: Path | 
         clusterctl report --markdown                        # for a ticket
     """
     from provision.report import page, paper
+    from provision.runner.journal import write_text
 
     chosen = _chosen(run, inventory)
     before = _record(_chosen(against, inventory)) if against else None
@@ -57,7 +58,10 @@ def report(run: str | None, against: str | None, markdown: bool, output: Path | 
         return ExitCode.DONE
     target = output or chosen.directory / "report.html"
     try:
-        target.write_text(text, encoding="utf-8")
+        if output is None:
+            write_text(target, text)  # for its owner alone, as all of a record is
+        else:
+            output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ClusterctlError(
             f"the report cannot be written: {target}: {error.strerror}", fix="choose another file with --output"

@@ -378,6 +378,7 @@ def test_the_last_verify_is_written_into_its_own_directory_and_its_path_is_print
 
     assert (done.exit_code, done.output) == (0, f"{run.directory / 'report.html'}\n")
     assert "FAIL" in (run.directory / "report.html").read_text(encoding="utf-8")
+    assert (run.directory / "report.html").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", [lambda run: run.id, lambda run: str(run.directory)])
