@@ -36,17 +36,19 @@ class Training:
 
 
 def trainings(document: Mapping[str, Any], ink: Ink) -> list[Training]:
+    simulated = listed(document.get("simulated"), 8)
     found = []
     for job in map(mapping, listed(document.get("training"), 8)):
         nodes = [str(mapping(node).get("name", "")) for node in listed(job.get("nodes"))]
         title = f"{len(listed(job.get('ranks'))) or 'no'} ranks on {place(nodes, ink)}"
         inside = f", in {ink(job['gradient_parameter'], NAME)}" if job.get("gradient_parameter") else ""
+        made_up = "; on simulated GPUs, which says nothing of real ones" if "gpu" in simulated else ""
         facts = {
             "Gradient": _said(
                 job.get("gradient_difference"), "differs from the float64 mean by {:.1e} at most", inside
             ),
             "Loss": _said(job.get("reference_difference"), "differs from one process by {:.1e} at most"),
-            "Speed": _said(job.get("tokens_per_s"), "{:,.0f} tokens a second"),
+            "Speed": _said(job.get("tokens_per_s"), "{:,.0f} tokens a second", made_up),
             "Path": ink(f"{job.get('backend') or 'no backend'} on {job.get('device') or 'no device'}", NAME),
         }
         said = tuple((name, told) for name, told in facts.items() if told)

@@ -287,6 +287,11 @@ def test_a_curve_of_any_numbers_can_be_drawn(values: list[float]):
     assert "NaN" not in charts.losses(values, values).replace("nan", "NaN")
 
 
+def test_the_speed_of_simulated_gpus_is_not_taken_for_that_of_real_ones():
+    assert "says nothing of real ones" in paper.markdown(build(record(lab_checks())))
+    assert "says nothing of real ones" not in paper.markdown(build(record(lab_checks(), simulated=[])))
+
+
 def test_of_thousands_of_ranks_the_slowest_of_each_node_is_drawn():
     made = record([])
     made.document["training"] = [training([f"gpu{number:03}" for number in range(300)], 8)]
