@@ -30,6 +30,8 @@ demo: .venv/.runtime engine ## Make a lab, provision it, prove that it works (ro
 	  '$(BIN)/clusterctl provision && $(BIN)/clusterctl verify' 'again, in a fraction of the time' \
 	  '$(BIN)/clusterctl lab ssh --lab $(LAB) ada@head' 'log in as she does: sbatch, srun, salloc' \
 	  '$(BIN)/clusterctl lab down $(LAB)' 'remove the lab; caches stay'; \
+	printf '\nThe proof as a page, to hand to a colleague:\n'; \
+	$(RUN) clusterctl report --inventory $(INVENTORY) || true; \
 	exit $$verdict
 
 test: .venv/.dev engine ## Run linters, unit tests, commands from end to end and one lab (root; 12 minutes)

@@ -159,6 +159,8 @@ def play(
                 progress.say(f"Note: {told}")
         report = judged.begun(command, opened.inventory, opened.hosts, strict=strict)
         report.check_mode = request.check
+        if command == "verify":
+            report.data["declared"] = judged.described(opened.cluster, opened.inventory.groups)
         if probe:
             _probe(report, targets, passwords)
         out = report.left_out = report.failed_hosts | report.unreachable_hosts

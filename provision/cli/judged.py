@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from provision import content
+from provision import content, hostlist
 from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
 from provision.inventory.loader import Inventory
 from provision.judge import causes, manifest
+from provision.model.cluster import Cluster
 from provision.report.documents import run_document
 from provision.report.plan import in_order
 from provision.runner.journal import Run
@@ -40,6 +41,29 @@ def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict:
         report.limited = tuple(hosts) if set(hosts) != set(inventory.hostvars) else ()
         report.strict = strict
     return report
+
+
+def described(cluster: Cluster, groups: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """Return the declared cluster as verify's document keeps it: machines by function, nodes by kind, partitions."""
+    kinds: dict[tuple[Any, ...], list[str]] = {}
+    for node in cluster.nodes:
+        has = node.hardware
+        gres = tuple(f"{one.kind}:{one.count}" for one in has.gres or ())
+        kinds.setdefault((has.cpus, has.real_memory, gres), []).append(node.name)
+    return {
+        "name": cluster.name,
+        "controller": cluster.controller,
+        "database": cluster.database,
+        "login": hostlist.fold(groups.get("slurm_login", ())),
+        "kinds": [
+            {"nodes": hostlist.fold(names), "cpus": cpus, "memory": memory, "gres": list(gres)}
+            for (cpus, memory, gres), names in kinds.items()
+        ],
+        "partitions": [
+            {"name": one.name, "nodes": hostlist.fold(one.nodes or [node.name for node in cluster.nodes])}
+            for one in cluster.partitions
+        ],
+    }
 
 
 def judged(command: str, report: RunReport, controller: str) -> RunVerdict | None:

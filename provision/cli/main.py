@@ -22,6 +22,7 @@ from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight
 from provision.cli.machines import provision as provision_command
 from provision.cli.node import node
+from provision.cli.report import report
 from provision.cli.verify import status, verify
 from provision.errors import ClusterctlError, ExitCode
 
@@ -94,6 +95,7 @@ _COMMANDS = (
     plan,
     provision_command,
     verify,
+    report,
     status,
     node,
     lint_job,

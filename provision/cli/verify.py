@@ -124,7 +124,7 @@ def last(inventory: Path) -> dict[str, Any]:
         if run.facts.get("command") == "provision":
             found["last_run"] = facts
         elif run.facts.get("command") == "verify" and not run.alive:
-            report = _reported(run)
+            report = reported(run)
             facts |= {"verdict": report.get("verdict") or "unknown", "limited": report.get("limited") or []}
             facts["failed"] = next((one for one in report.get("checks") or () if one.get("verdict") == "fail"), None)
             limit = (run.facts.get("options") or {}).get("limit")
@@ -135,7 +135,7 @@ def last(inventory: Path) -> dict[str, Any]:
     return found
 
 
-def _reported(run: Run) -> dict[str, Any]:
+def reported(run: Run) -> dict[str, Any]:
     """Return the report of a run that ended by itself, nothing for one that was killed while it wrote it."""
     if run.facts.get("exit_code") is None:
         return {}

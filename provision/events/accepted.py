@@ -23,12 +23,13 @@ CHECKING = {
 }  # fmt: skip
 
 #: Actions whose data is taken, each with the key that it may give.
-REPORTING = {"cluster_report": "cluster_status", "lab_state": "cluster_data"}
+REPORTING = {"cluster_report": "cluster_status", "ddp_judged": "cluster_training", "lab_state": "cluster_data"}
 
 #: Where ``lab_state`` runs; the same module run elsewhere would be somebody else's word.
 _HERE = "localhost"
 
-_ID = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[A-Za-z0-9_-]{1,64}){1,3}")
+#: What a check's id can be.
+ID = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[A-Za-z0-9_-]{1,64}){1,3}")
 
 
 def action_of(data: Mapping[str, Any]) -> str:
@@ -106,7 +107,7 @@ def plain(check: Check) -> Check:
     Raises:
         ValueError: its id is not one that a check can have.
     """
-    if not _ID.fullmatch(check.id):
+    if not ID.fullmatch(check.id):
         raise ValueError(f"{check.id[:80]!r} is no check's id")
     return replace(
         check,

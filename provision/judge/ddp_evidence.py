@@ -110,7 +110,10 @@ class Job(_Input):
 
 @dataclass(frozen=True)
 class Node:
-    """What one machine has of the run: logs are last lines, ``nccl`` its lines on connections."""
+    """What one machine has of the run: logs are last lines, ``nccl`` its lines on connections.
+
+    ``figures`` are as it printed them: :mod:`provision.judge.ddp_figures` reads them, and nothing is judged by them.
+    """
 
     records: Sequence[Record] = ()
     result: Result | None = None
@@ -119,6 +122,7 @@ class Node:
     job_log: Sequence[str] = ()
     nccl: Sequence[str] = ()
     problems: Sequence[str] = ()
+    figures: Any = None
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,7 @@ def _node(name: str, text: str, run_id: str) -> Node:
         job_log=_lines(told.get("job_log"), 50),
         nccl=_lines(told.get("nccl"), 20_000),
         problems=problems,
+        figures=told.get("figures"),
     )
 
 

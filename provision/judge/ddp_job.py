@@ -257,7 +257,7 @@ class Court:
             without = "the nodes declare no GPU"
         elif len(wants.ranks) < 2:
             without = "there is one machine"
-        elif rdma and all(_adapters(told) == 0 for told in rdma.values()):
+        elif rdma and all(adapters(told) == 0 for told in rdma.values()):
             without = "no machine has an RDMA adapter: data goes over TCP"
         if without:
             return nccl.SUBJECT.check("traffic", Verdict.SKIP, without, simulated="gpu" in wants.simulated)
@@ -269,7 +269,7 @@ class Court:
         return check
 
 
-def _adapters(told: Any) -> int:
+def adapters(told: Any) -> int:
     """Return how many RDMA adapters a machine told of; -1 where it did not tell."""
     listed = told.get("adapters") if isinstance(told, Mapping) else None
     return len(listed) if isinstance(listed, list) else -1

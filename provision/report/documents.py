@@ -87,6 +87,9 @@ def run_document(
         document["stopped_by"] = report.stopped_by
         document["swept"] = report.swept
         document["unswept"] = report.unswept
+    for key, name in (("declared", "cluster"), ("cluster_training", "training")):
+        if command == "verify" and key in report.data:
+            document[name] = report.data[key]
     if planned(command, report):
         document["pending"] = report.changes_pending
         document["diffs"] = [

@@ -32,7 +32,7 @@ from typing import Any
 
 from provision.runner.journal_files import boot, computer, open_private, prepare, told, write_json, write_text
 
-__all__ = ["Run", "begin", "entries", "prepare", "runs", "state_directory", "unfinished", "write_text"]
+__all__ = ["Run", "at", "begin", "entries", "prepare", "runs", "state_directory", "unfinished", "write_text"]
 
 NAME = ".clusterctl"
 
@@ -217,15 +217,20 @@ def begin(
 
 def runs(directory: Path, room: str = RUNS) -> list[Run]:
     """Return the runs that are on record, oldest first; unreadable ones are left out."""
-    found = []
+    found: list[Run | None] = []
     with suppress(OSError):
-        for path in sorted((directory / room).iterdir()):
-            if _ID.match(path.name) and not path.is_symlink():
-                with suppress(OSError, ValueError):
-                    facts = json.loads((path / "run.json").read_text("utf-8"))
-                    if isinstance(facts, dict):
-                        found.append(Run(path.name, path, facts))
-    return found
+        paths = sorted((directory / room).iterdir())
+        found = [at(path) for path in paths if _ID.match(path.name) and not path.is_symlink()]
+    return [run for run in found if run is not None]
+
+
+def at(directory: Path) -> Run | None:
+    """Return the run whose directory this is; None where it holds none that can be read."""
+    with suppress(OSError, ValueError):
+        facts = json.loads((directory / "run.json").read_text("utf-8"))
+        if isinstance(facts, dict):
+            return Run(directory.resolve().name, directory, facts)
+    return None
 
 
 def unfinished(directory: Path) -> list[Run]:

@@ -29,6 +29,8 @@ from provision.errors import ClusterctlError
 from provision.events.fold import RunReport
 from provision.inventory import loader, valid, variables
 from provision.judge import road
+from provision.judge.ddp_evidence import Wants, evidence_from
+from provision.judge.ddp_figures import training
 from provision.judge.slurm_answers import status
 from provision.lab import labs
 from provision.model.checks import Check, Subject, Verdict
@@ -176,7 +178,23 @@ def _ran(stages: Any, *, report: RunReport, **_: Any) -> None:
         for line in path.read_text(encoding="utf-8").splitlines():
             report.add(json.loads(line))
     report.data["cluster_status"] = status(_NODES, _JOBS)
+    report.data["cluster_training"] = [_training()]
     report.rc, report.began, report.stopped_by, report.swept, report.unswept = 4, True, 15, {"node1": 1}, ["node2"]
+
+
+def _training() -> dict[str, Any]:
+    """Return what a training job of one rank has measured."""
+    result = {"run_id": "", "job_id": "7", "world": 1, "backend": "gloo", "device": "cpu", "simulated": [], "steps": {}}
+    record = {"run_id": "", "rank": 0, "node": "node1", "state": "done", "step": "end"}
+    times = {name: {"p50": 0.1, "p95": 0.2} for name in ("data", "forward", "optimiser", "step")}
+    told: dict[str, Any] = {
+        "learning": {"losses": [4.5]},
+        "reference": {"curve": [4.5], "largest": 1e-7},
+        "gradients": {"relative_error": 1e-8, "parameter": "a"},
+        "speed": {"per_rank": [times], "samples_per_s": 1.0, "tokens_per_s": 1.0},
+    }
+    left = json.dumps({"records": [record], "result": {**result, "sabotage": ""}, "figures": told})
+    return training(evidence_from({}, "", {"node1": left}, Wants({"node1": 1}), {}, "/runs"))
 
 
 def documents() -> str:

@@ -20,6 +20,7 @@ from worker import free_port
 from provision import content
 from provision.judge import ddp
 from provision.judge.ddp_evidence import Wants, evidence_from
+from provision.judge.ddp_figures import training
 from provision.judge.ddp_plan import Job, Plan
 
 FILES = content.ROOT / "roles" / "ddp_validation" / "files"
@@ -56,6 +57,7 @@ class Trial:
     def __init__(self, starter: subprocess.Popen[str], folder: Path) -> None:
         self.starter = starter
         self.folder = folder
+        self.training: dict[str, Any] = {}
 
     def run(
         self,
@@ -94,6 +96,7 @@ class Trial:
         gpus = next(iter(expected.values())) if words else 0
         wants = Wants(expected, gpus, words, release=RELEASE)
         found = evidence_from(slurm, "", left, wants, {}, str(self.folder))
+        self.training = training(found)
         checks = ddp.checks(Plan([Job(expected, gpus, "")]), [found])
         return {check.id.removeprefix("ddp."): check.as_dict() for check in checks}
 
@@ -114,6 +117,13 @@ def test_four_ranks_on_two_machines_prove_every_step_and_mark_what_is_simulated(
     assert all(check["simulated"] for name, check in checks.items() if name != "nodes")
     assert "4 distinct simulated GPUs" in checks["identity"]["observed"]
     assert "simulated" in checks["speed"]["observed"]
+    # What a report draws comes with it.
+    told = trial.training
+    assert len(told["losses"]) == len(told["reference"]) == 30
+    assert all(abs(one - other) < 1e-3 for one, other in zip(told["losses"], told["reference"], strict=True))
+    assert told["gradient_difference"] < 1e-5
+    assert [rank["node"] for rank in told["ranks"]] == ["node1", "node1", "node2", "node2"]
+    assert all(0 < rank["own"] < rank["p50"] <= rank["p95"] for rank in told["ranks"])
 
 
 def test_one_rank_alone_compares_with_nobody_and_still_learns(trial):

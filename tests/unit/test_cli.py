@@ -60,7 +60,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_are_the_promised_ones() -> None:
-    promised = "check render discover preflight plan provision verify status node lint-job lab"
+    promised = "check render discover preflight plan provision verify report status node lint-job lab"
 
     assert [name for name in ALL if " " not in name] == [*promised.split(), "completion"]
     assert {"lab up", "lab down", "lab status", "lab ssh"} <= ALL.keys()

@@ -83,6 +83,20 @@ def test_one_run_is_read_and_what_nobody_judges_is_left_where_it_is(run: Path) -
     assert found["problems"] == []
 
 
+@pytest.mark.parametrize(
+    ("result", "figures"),
+    [
+        ({"steps": {"learning": {"verdict": "pass", "losses": [4.5]}, "speed": 7}}, {"learning": {"losses": [4.5]}}),
+        ({"steps": 7}, {}),
+        (7, {}),
+    ],
+)
+def test_what_a_report_draws_is_read_beside_what_is_judged(run: Path, result: Any, figures: Any) -> None:
+    (run / "result.json").write_text(json.dumps(result))
+
+    assert collect(run)["figures"] == {"learning": {}, "reference": {}, "gradients": {}, "speed": {}, **figures}
+
+
 def test_the_log_of_a_job_that_never_came_to_its_script_is_found_where_slurm_put_it(run: Path) -> None:
     log = run.parent / "job-7.log"
     log.write_text("slurmstepd: error: no such user\n")

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge the jobs that prove training, by what they and all their nodes have left: ``checks`` of the result.
 
+``cluster_training`` of the result are the figures that a report draws.
+
 ``planned`` is the plan of ``ddp_planned``, ``job`` what ddp_submit.py answered, ``left`` the variable in which each
 node's collected records were registered, ``directory`` where those were; ``simulated``, ``gpudirect`` (whether data has
 to go that way) and ``release`` (of the program) are what they are compared with.
@@ -17,6 +19,7 @@ from ansible.plugins.action import ActionBase
 from provision.judge.answers import mapping
 from provision.judge.ddp import checks
 from provision.judge.ddp_evidence import Wants, documents, evidence_from
+from provision.judge.ddp_figures import training
 from provision.judge.ddp_plan import Job, Plan
 from provision.rdma.expected import unused_in
 
@@ -62,6 +65,7 @@ class ActionModule(ActionBase):
             **result,
             "changed": False,
             "checks": [check.as_dict() for check in checks(Plan(submitted, **left_out), found)],
+            "cluster_training": [training(one) for one in found],
         }
 
 

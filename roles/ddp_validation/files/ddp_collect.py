@@ -8,7 +8,8 @@ user, no link, no pipe, and no more of anything than a run leaves. Arguments: th
 run's id, its job's number, the user's number.
 
 Keys: ``records`` (list), ``result`` (without what nobody judges), ``logs`` (last lines by rank), ``node_log``,
-``job_log``, ``nccl`` (what NCCL said about its ways between machines), ``problems`` (what was not read, and why).
+``job_log``, ``nccl`` (what NCCL said about its ways between machines), ``figures`` (what a report draws of the result),
+``problems`` (what was not read, and why).
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ NCCL = re.compile(
 NCCL_LINES = 10_000  # 8 ranks have some 16 channels in two directions each
 #: Of a step's outcome, what is judged; the rest stays in result.json.
 JUDGED = ("verdict", "observed", "expected", "guilty", "split", "digest")
+#: Of a step's outcome, what nobody judges and a report shows.
+FIGURES = {
+    "learning": ("losses",),
+    "reference": ("curve", "largest"),
+    "gradients": ("relative_error", "parameter"),
+    "speed": ("per_rank", "samples_per_s", "tokens_per_s"),
+}
 RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
@@ -128,6 +136,16 @@ def judged(result: Any) -> Any:
     return {**result, "steps": steps}
 
 
+def figures(result: Any) -> dict[str, Any]:
+    """Return of a result what a report shows and nobody judges; nothing where there is none."""
+    steps = result.get("steps") if isinstance(result, dict) else None
+    found = {}
+    for name, keys in FIGURES.items():
+        step = steps.get(name) if isinstance(steps, dict) else None
+        found[name] = {key: step[key] for key in keys if key in step} if isinstance(step, dict) else {}
+    return found
+
+
 def collect(runs: str, run: str, number: str, owner: int) -> dict[str, Any]:
     """Return everything that the run left in its directory; nothing where there was no run."""
     if not RUN_ID.fullmatch(run) or not number.isascii() or not number.isdigit():
@@ -142,9 +160,11 @@ def collect(runs: str, run: str, number: str, owner: int) -> dict[str, Any]:
     names, above = directory.names(), Directory(parent, ".", owner)
     logs = [name for name in names if re.fullmatch(r"rank-[0-9]{1,5}\.log", name)]
     records = [directory.document(name) for name in names if re.fullmatch(r"rank-[0-9]{1,5}\.json", name)]
+    result = directory.document("result.json")
     return {
         "records": [record for record in records if record is not None],
-        "result": judged(directory.document("result.json")),
+        "result": judged(result),
+        "figures": figures(result),
         "logs": {name[5:-4]: directory.tail(name) for name in logs},
         "nccl": ways(directory, logs),
         "node_log": directory.tail("node.log"),
