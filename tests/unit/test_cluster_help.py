@@ -102,7 +102,7 @@ def test_many_partitions_are_counted(program: Any) -> None:
 
 
 def test_the_sites_text_has_its_images_file_systems_and_whom_to_ask() -> None:
-    template = Environment(
+    template = Environment(  # noqa: S701 - no page of a browser's
         loader=FileSystemLoader(ROLE / "templates"),
         trim_blocks=True,
         undefined=StrictUndefined,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provision import job_lint
-from provision.job_lint import syntax_tree
 from provision.cli.main import cli
+from provision.job_lint import syntax_tree
 from provision.slurm.job_mistakes import RULES, Finding, findings
 
 HERE = Path(__file__).parent

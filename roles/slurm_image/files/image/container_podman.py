@@ -216,7 +216,7 @@ def run(options, environment, name, runtime, pidfile):
 
 
 def no_image(options, environment):
-    """Return what is said where no image has the name: a dozen names of those that are, the site's and the user's own."""
+    """Return what is said where no image has the name: a dozen names that some have, the site's and the user's own."""
     here = podman(options, environment, "images", "--format", "{{.Repository}}:{{.Tag}}").stdout
     own = [f"{LIBRARY}/own-images", "missing"]
     kept = subprocess.run(own, env=environment, capture_output=True, text=True, check=False).stdout
