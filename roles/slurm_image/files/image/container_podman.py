@@ -222,7 +222,8 @@ def no_image(options, environment):
     kept = subprocess.run(own, env=environment, capture_output=True, text=True, check=False).stdout
     names = {name.removeprefix("localhost/") for name in (here + kept).split() if "<none>" not in name}
     there = ", ".join(sorted(names)[:12]) or "none"
-    return ContainerError(f"no image {options['IMAGE']} here. There are: {there}", KNOWN)
+    fix = "name one of these, REGISTRY#IMAGE:TAG, or an archive as ./IMAGE.tar"
+    return ContainerError(f"no image {options['IMAGE']} here. There are: {there}", fix)
 
 
 def entrypoint(options, environment, name):
