@@ -42,7 +42,7 @@ def main(words: Sequence[str]) -> int:
     """Be the command ``lint-job FILE...`` where users log in."""
     if not words or (words[0] != "-" and words[0].startswith("-")):
         print(
-            "lint-job FILE...: mistakes in job scripts that people posted as the cause of their failure. - is its input."
+            "lint-job FILE...: mistakes in job scripts that were posted as the cause of a failure; - is standard input."
         )
         print("Nothing is run or submitted. Exit code 8 if there are any.")
         return int(ExitCode.DONE if words[:1] in (["-h"], ["--help"]) else ExitCode.BAD_REQUEST)
