@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 from provision import content
 
 #: The role that builds each image, by the image's name.
 ROLES = {"slurm": "slurm_image", "ddp": "ddp_validation"}
 
+#: What of this package Slurm's image has: the command lint-job of users, without anything that is not Python's own.
+LINT = ("__init__.py", "errors.py", "job_lint.py", "slurm/__init__.py", "slurm/job_mistakes.py", "slurm/job_script.py")
+
 
 def texts(role: str) -> dict[str, str]:
     """Return the texts of a build's files by their path in its directory, the role's ``files/image/``."""
     place = content.ROOT / "roles" / role / "files" / "image"
-    return {
+    package = Path(__file__).parent
+    lint = {f"lint/provision/{name}": (package / name).read_text(encoding="utf-8") for name in LINT}
+    return (lint if role == ROLES["slurm"] else {}) | {
         str(path.relative_to(place)): path.read_text(encoding="utf-8")
         for path in sorted(place.rglob("*"))
         if path.is_file() and not path.name.startswith(".") and path.parent.name != "__pycache__"

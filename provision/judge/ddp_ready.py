@@ -23,7 +23,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``wants``: ``user``, as provision.model.proof.ProofUser tells it; ``builds``, whether this machine has the image of
     the recipe to build; ``compute``, whether jobs run here, from the image ``reference`` (None where the controller did
-    not say which, empty where there is none yet) in ``store``; ``unbuilt``, why the image could not be built in this
+    not say which, empty where there is none yet) in ``store``, where users find it by
+    ``name`` (empty: the site has another image of that name); ``unbuilt``, why the image could not be built in this
     run, empty where it could or nobody tried; ``verify``: the checks are for a verdict.
 
     An image that cannot be had keeps nobody from running Slurm: it is a warning where it was tried. Without it a
@@ -92,12 +93,13 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     reference = wants["reference"]
     if reference is None:
         return SUBJECT.unknown("stored", "the controller did not say which image it has built")
-    there = reference in facts["state"].get("stores", {}).get(str(wants["store"]), [])
+    names = facts["state"].get("stores", {}).get(str(wants["store"]), [])
+    there, named = reference in names, wants["name"] in ("", *names)
     found = SUBJECT.check(
         "stored",
-        bool(reference) and there,
-        "there" if reference and there else "not there" if reference else "still to be built",
-        "the job's image in the store that all users share",
+        bool(reference) and there and named,
+        _place(there, named) if reference else "still to be built",
+        "the job's image in the store that all users share, under its name",
         source=str(wants["store"]),
         cause="never placed, removed, or built anew since",
         details=[] if reference else [Detail(Code.UNBUILT)],
@@ -107,3 +109,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
             "stored", "there is no such image; see ddp_validation.image of the controller", unproven=True
         )
     return found
+
+
+def _place(there: bool, named: bool) -> str:
+    return ("there" if named else "there without its name") if there else "not there"

@@ -174,6 +174,10 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("PrologFlags", "Contain", "a step that holds what is a job's own as long as the job lives")
     gather = "linux" if old else "cgroup"
     yield Parameter("JobAcctGatherType", f"jobacct_gather/{gather}", "what a job uses is measured, for sstat and sacct")
+    if old:
+        yield Parameter(
+            "JobAcctGatherFrequency", "task=5", "a step shorter than the time between two looks has used nothing"
+        )
     yield Parameter("PropagateResourceLimits", "NONE", "a job has the node's limits, not those where it was submitted")
     yield Parameter("GroupUpdateTime", "60", "who joins or leaves a group does so in jobs within a minute, not ten")
     yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")

@@ -142,11 +142,14 @@ MORE_FILES = (
 #: The other commands of Slurm's: a check shows five things that are wrong.
 COMMANDS_ASTRAY = astray("sbcast", "scancel", "scontrol", "scrontab", "sdiag")
 MORE_COMMANDS = astray("sinfo", "sprio", "squeue", "sreport", "srun")
-LAST_COMMANDS = astray("sshare", "sstat", "strigger")
+LAST_COMMANDS = astray("sshare", "sstat", "strigger", "torchrun-slurm", "lint-job")
 
 #: What is for users' jobs beside Slurm's own commands.
 FOR_JOBS = (
     astray("job-exec", "job-shell", "docker"),
+    *spoilt("mode", "slurm_client", "/usr/local/bin/cluster-help", "head"),
+    *spoilt("text", "slurm_client", "/usr/local/share/clusterctl/cluster-help.txt", "head"),
+    *spoilt("gone", "slurm_client", "/etc/profile.d/clusterctl.sh", "head"),
     *spoilt("mode", "slurm_client", "/usr/local/share/clusterctl", "head"),
     Row(
         "the templates of jobs lead elsewhere",

@@ -392,6 +392,22 @@ def test_what_podman_says_comes_with_what_to_do(task: Any, said: str, does: str)
     assert "Error: " not in str(refused.value)
 
 
+def test_a_name_that_no_image_has_is_told_with_those_that_are_there(
+    task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = sys.modules["container_podman"]
+    said = "localhost/pytorch:cluster\nhead:5000/clusterctl/ddp:<none>\nharbor.example/ai/nemo:24.07\n"
+    monkeypatch.setattr(module, "podman", lambda *_: types.SimpleNamespace(stdout=said))
+    monkeypatch.setattr(module, "LIBRARY", str(tmp_path))
+    (tmp_path / "own-images").write_text("#!/bin/sh\necho localhost/mine:1\n")
+    (tmp_path / "own-images").chmod(0o755)
+
+    told = str(module.no_image({"IMAGE": "pytorch:2.13"}, dict(os.environ)))
+
+    assert told == "no image pytorch:2.13 here. There are: harbor.example/ai/nemo:24.07, mine:1, pytorch:cluster"
+    assert module.ABSENT.search('short-name "pytorch:2.13" did not resolve to an alias and no unqualified-search')
+
+
 def test_why_a_program_did_not_start_is_known_in_a_container_that_has_no_python() -> None:
     text = (content.ROOT / "roles/slurm_image/files/image/container_programs.py").read_text(encoding="utf-8")
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]

@@ -77,7 +77,8 @@ def configuration(*daemons: str) -> Check:
 def training(name: str, host: str) -> Check:
     """Return a check of the proof's image, which is still to be built, on a machine that builds and runs jobs."""
     user = {"name": "a", "uid": 1, "gid": 1, "home": "/", "shell": "/bin/sh", "declared": False}
-    wants = {"user": user, "builds": True, "compute": True, "reference": "", "store": "/store", "unbuilt": ""}
+    image = {"reference": "", "name": "", "store": "/store", "unbuilt": ""}
+    wants = {"user": user, "builds": True, "compute": True, **image}
     state = {"paths": {}, "packages": {}, "services": {}, "manager": {}, "users": {}}
     facts = facts_from({"state": state, "images": {"ddp": {"reference": "", "problem": "not built"}}})
     return one(ddp_ready.checks(facts, {**wants, "verify": False}), f"ddp_validation.{name}", host)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from provision import content
-from provision.cli.lint_job import syntax_tree
+from provision.job_lint import syntax_tree
 from provision.slurm.job_mistakes import findings
 
 PLACE = content.ROOT / "roles/slurm_image/files/image/jobs"

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.cli import lint_job
-from provision.cli.lint_job import syntax_tree
+from provision import job_lint
 from provision.cli.main import cli
+from provision.job_lint import syntax_tree
 from provision.slurm.job_mistakes import RULES, Finding, findings
 
 HERE = Path(__file__).parent
@@ -186,7 +186,7 @@ def test_a_good_script_is_called_good_and_one_that_cannot_be_read_is_not() -> No
 
 def test_without_shfmt_the_command_says_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    monkeypatch.setattr(lint_job.shutil, "which", lambda _: None)
+    monkeypatch.setattr(job_lint.shutil, "which", lambda _: None)
 
     code, told = call("-", text="#!/bin/sh\n")
 
@@ -199,7 +199,7 @@ def test_a_reader_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
     def slow(*_: object, **given: float) -> None:
         raise subprocess.TimeoutExpired("shfmt", given["timeout"])
 
-    monkeypatch.setattr(lint_job.subprocess, "run", slow)
+    monkeypatch.setattr(job_lint.subprocess, "run", slow)
 
     assert "shfmt has not read it in 20 seconds" in call("-", text="#!/bin/sh\n")[1]
 

@@ -52,6 +52,57 @@ def test_a_users_command_runs_in_a_job_of_one_node_in_the_same_directory_and_wit
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "own", "srun"),
+    [
+        ("run --rm --gpus 2 image", "", " --gpus=2 sh"),
+        ("run --gpus=all -it image nvidia-smi", "", " --gpus=1 sh"),
+        ('create --gpus "device=0,1" image', "", " --gpus=2 sh"),
+        ("run --gpus all image", "--gres=gpu:a40:4", " --gres=gpu:a40:4 sh"),
+        ("run --gpus 0 image", "", " --ntasks=1 sh"),
+        ("run --rm -v a:b image deepspeed --gpus 2", "", " --ntasks=1 sh"),
+        ("build --gpus 2 .", "", " --ntasks=1 sh"),
+    ],
+)
+def test_docker_run_asks_slurm_for_the_gpus_that_it_names(
+    tools: Path, tmp_path: Path, words: str, own: str, srun: str
+) -> None:
+    done = run(tools, tmp_path, *words.split(" "), **({"DOCKER_SRUN": own} if own else {}))
+
+    assert srun in done.stdout.splitlines()[0], done.stdout
+    assert ("--gpus all is one GPU here" in done.stderr) == (srun == " --gpus=1 sh")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [("run -d image", True), ("run -itd image", True), ("run -it image x -d", False)]
+)
+def test_a_container_in_the_background_is_said_to_end_with_its_job(
+    tools: Path, tmp_path: Path, words: str, said: bool
+) -> None:
+    assert ("with -d the job ends at once" in run(tools, tmp_path, *words.split()).stderr) == said
+
+
+def test_a_terminal_is_told_once_of_the_job(tools: Path, tmp_path: Path) -> None:
+    script = tmp_path / "docker.sh"
+    script.write_text(PROGRAM.read_text(encoding="utf-8").replace("/var/run/docker.sock", "/nowhere"))
+    asks = "; ".join(f"sh {script} {words}" for words in ("images", "images", "run --gpus 2 image"))
+    own = {"PATH": f"{tools}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(tmp_path), "TERM": "dumb"}
+    (tools / "docker").write_text("#!/bin/sh\n")
+
+    done = subprocess.run(
+        ["script", "-qec", asks, "/dev/null"],
+        env=own,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    told = [line for line in done.stdout.splitlines() if line.startswith("docker: in a job")]
+    assert len(told) == 2, done.stdout
+    assert "--gpus=2" in told[1]
+
+
 def test_a_directory_that_the_node_does_not_have_is_said(tools: Path, tmp_path: Path) -> None:
     where = tmp_path / "gone"
     where.mkdir()

@@ -199,6 +199,7 @@ def test_slurmd_runs_with_what_it_fetched_before_it_came_up(tmp_path: Path) -> N
 PROOF = ProofUser("slurmtest", 64031, 64031, ("slurmtest",), "/home/slurmtest")
 USER = {"uid": 64031, "gid": 64031, "home": "/home/slurmtest", "shell": "/bin/bash"}
 REFERENCE = "head:5000/clusterctl/ddp@sha256:" + "a" * 64
+NAME = "localhost/pytorch:cluster"
 
 
 def ready(
@@ -206,20 +207,22 @@ def ready(
 ) -> dict[str, Any]:
     told = {"paths": {}, "packages": {}, "services": {}, "manager": {}, "users": users, "stores": {"/store": stored}}
     wants = {"user": PROOF.as_dict(), "builds": False, "compute": True, "unbuilt": "", "verify": False,
-             "reference": REFERENCE, "store": "/store", **other}  # fmt: skip
+             "reference": REFERENCE, "name": NAME, "store": "/store", **other}  # fmt: skip
     found = ddp_ready.checks(facts_from({"state": told, **({"images": {"ddp": image}} if image else {})}), wants)
     assert {check.id for check in found} == {*ddp_ready.SUBJECT.ids, *ddp_ready.BEFORE.ids}
     return {check.id.rpartition(".")[2]: check.verdict for check in found}
 
 
 def test_a_machine_is_ready_for_the_proof_with_its_user_and_the_image_in_its_store() -> None:
-    assert ready({"slurmtest": USER}, [REFERENCE]) == {
+    assert ready({"slurmtest": USER}, [REFERENCE, NAME]) == {
         "user": Verdict.PASS, "source": Verdict.SKIP, "image": Verdict.SKIP, "stored": Verdict.PASS,
     }  # fmt: skip
     assert ready({}, [])["user"] is Verdict.FAIL
     assert ready({"slurmtest": {**USER, "uid": 1000}}, [])["user"] is Verdict.FAIL
     assert ready({"slurmtest": {**USER, "shell": "/bin/false"}}, [])["user"] is Verdict.FAIL
     assert ready({}, ["another@sha256:0"])["stored"] is Verdict.FAIL
+    assert ready({}, [REFERENCE])["stored"] is Verdict.FAIL
+    assert ready({}, [REFERENCE], name="")["stored"] is Verdict.PASS
     assert ready({}, [], reference="")["stored"] is Verdict.FAIL
     assert ready({}, [REFERENCE], reference=None)["stored"] is Verdict.UNKNOWN
     assert ready({}, [], compute=False)["stored"] is Verdict.SKIP

@@ -206,6 +206,15 @@ def test_cgroups_are_disabled_by_name_where_slurm_knows_the_word(version: str, l
     assert [line["value"] for line in values["cgroup"]] == lines
 
 
+@pytest.mark.parametrize(("version", "frequency"), [(1, "task=5"), (2, None)])
+def test_short_steps_are_measured_also_where_no_control_group_counts(version: int, frequency: str | None) -> None:
+    values = slurm_values(
+        cluster({"node1": {**A40, "node_cgroup_version": version}}, slurm_conf_cgroup_v1_allowed=True)
+    )
+
+    assert {line["name"]: line["value"] for line in values["parameters"]}.get("JobAcctGatherFrequency") == frequency
+
+
 def test_every_parameter_of_ours_has_a_reason() -> None:
     values = slurm_values(cluster())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -446,6 +447,31 @@ def test_a_launcher_says_which_of_its_workers_was_killed(tmp_path: Path) -> None
 
     assert (one["rank"], one["code"], one["last"]) == (3, 137, ["step 3", "step 4"])
     assert not one["follows"]
+
+
+TRACEBACK = b"Traceback (most recent call last):\n  File run.py\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"W0: hello\n" + TRACEBACK + SUMMARY, b"W0: hello\n"),
+        (TRACEBACK + b"torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n", b""),
+        (TRACEBACK + b"ValueError: --max-restarts\n", TRACEBACK + b"ValueError: --max-restarts\n"),
+        (TRACEBACK + b"x\n" * watch.KEPT, TRACEBACK + b"x\n" * watch.KEPT),
+    ],
+)
+def test_a_launchers_block_about_its_worker_is_left_out_and_nothing_else(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], said: bytes, shown: bytes
+) -> None:
+    (tmp_path / "said").write_bytes(said)
+    ended: queue.Queue[int] = queue.Queue()
+    words = ["sh", "-c", 'cat "$0" >&2; exit 1', str(tmp_path / "said")]
+
+    watch.Program(words, os.environ, tmp_path, 1).follow(ended.put)
+
+    assert ended.get(timeout=PATIENCE) == 1
+    assert capfdbinary.readouterr().err == shown
 
 
 def test_a_lost_connection_is_nobodys_cause(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def small(provisioned_lab: Lab) -> str:
 REFUSED = [
     ("--container-image=./small.tar /bin/foreign", 126, "is for another architecture than x86_64; take an image"),
     ("--container-image=./foreign.tar sh -c true", 126, "is for another architecture than x86_64; take an image"),
-    ("--container-image=no/such:1 true", 125, "--container-image=no/such:1: short-name"),
+    ("--container-image=no/such:1 true", 125, "no image no/such:1 here. There are: "),
     ("--container-image=head:5000/no/such:1 true", 125, "manifest unknown; name one that the nodes have"),
     (
         "--container-image=./x.sqsh true",

@@ -81,7 +81,10 @@ def nodes(log: str) -> list[str]:
 def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_process_does(templates: labs.Lab) -> None:
     files = {path.name for path in (content.ROOT / "roles/slurm_image/files/image/jobs").iterdir() if path.is_file()}
     assert set(templates.ssh("login1", f"ls {PLACE}", user="ada").stdout.split()) == files
-    log = submitted(templates, "ddp-container.sbatch", "--gpus-per-node=2", machine="login1")
+    # As it was copied, but for one option: the image's name, processors and memory fit.
+    ran = templates.ssh("login1", "cd templates && sbatch --wait --gpus-per-node=2 ddp-container.sbatch", user="ada")
+    log = done(templates, "cat ddp-container-*.log || true")
+    assert ran.returncode == 0, ran.stdout + ran.stderr + log
 
     assert nodes(log) == ["node1", "node1", "node2", "node2"]
     assert losses(log) == pytest.approx(alone(templates, "python3 train_ddp.py"), rel=1e-3)

@@ -41,6 +41,25 @@ def test_sackd_has_no_right_of_its_own(provisioned_lab: labs.Lab) -> None:
     assert told == ["Uid:", *["64030"] * 4, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
+def test_a_login_shows_the_cluster_and_a_command_shows_nothing_of_it(provisioned_lab: labs.Lab) -> None:
+    types = r"printf 'squeue\nsinfo\nlogout\n' | script -qec 'bash -li' /dev/null"
+
+    shown = said(provisioned_lab, types).replace("\r", "").splitlines()
+
+    for beginning in (
+        "GPUs free   sim ",
+        "partitions  ",
+        "accounts    test1267 (default)",
+        "images      pytorch:cluster",
+    ):
+        assert any(line.startswith(beginning) for line in shown), shown
+    for column in (" TRES_ALLOC ", " GRES "):
+        assert any(column in line for line in shown), shown
+    assert said(provisioned_lab, "true") == ""
+    assert "--requeue-on=node-failure" in said(provisioned_lab, "torchrun-slurm --help")
+    assert said(provisioned_lab, "lint-job /usr/local/share/clusterctl/jobs/ddp-container.sbatch").endswith(": good")
+
+
 def test_another_slurms_files_on_the_machine_are_not_theirs(provisioned_lab: labs.Lab) -> None:
     """Debian's own slurm-client leaves such a file."""
     lab = provisioned_lab

@@ -28,6 +28,9 @@ SHARED = (
 #: Where pause keeps open the user namespace in which who enters is the job's user again (pause.c).
 THEMSELVES = 9
 
+#: What Podman says of an image that is not here, and that names no registry.
+ABSENT = re.compile(r"did not resolve|no such image|not known", re.I)
+
 #: What Podman says, and what to do.
 CAUSES = (
     (
@@ -39,7 +42,7 @@ CAUSES = (
         r"no such host|connection refused|i/o timeout|timed out|deadline exceeded|unreachable",
         "name a registry that the nodes reach",
     ),
-    (r"manifest unknown|name unknown|not found|did not resolve|no such image|not known|repository .* requested", ""),
+    (rf"manifest unknown|name unknown|not found|{ABSENT.pattern}|repository .* requested", ""),
     (r"", "see podman run --help, and try it: srun podman run IMAGE true"),
 )
 
@@ -207,7 +210,20 @@ def run(options, environment, name, runtime, pidfile):
         for other, lock in over.items():
             os.unlink(f"{runtime}/{other}.pid")
             os.close(lock)
+    if ran.returncode and ABSENT.search(last_line(ran.stderr)):
+        raise no_image(options, environment)
     done(ran, f"--container-image={options['IMAGE']}")
+
+
+def no_image(options, environment):
+    """Return what is said where no image has the name: a dozen names that some have, the site's and the user's own."""
+    here = podman(options, environment, "images", "--format", "{{.Repository}}:{{.Tag}}").stdout
+    own = [f"{LIBRARY}/own-images", "missing"]
+    kept = subprocess.run(own, env=environment, capture_output=True, text=True, check=False).stdout
+    names = {name.removeprefix("localhost/") for name in (here + kept).split() if "<none>" not in name}
+    there = ", ".join(sorted(names)[:12]) or "none"
+    fix = "name one of these, REGISTRY#IMAGE:TAG, or an archive as ./IMAGE.tar"
+    return ContainerError(f"no image {options['IMAGE']} here. There are: {there}", fix)
 
 
 def entrypoint(options, environment, name):

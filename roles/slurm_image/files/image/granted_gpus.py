@@ -15,6 +15,8 @@ class RefusedError(Exception):
 #: Files of a GPU, and of a part of one (MIG), that a job's control group lets it open, or not.
 _FILE = re.compile(r"/dev/(nvidia\d+|nvidia-caps/nvidia-cap\d+)")
 
+_ASK_FOR_GPUS = "#SBATCH --gres=gpu:N; where you log in DOCKER_SRUN=--gpus=N; or leave --gpus out"
+
 #: Words of --gpus that have a value.
 _WORDS = ("count", "device", "capabilities", "driver", "options")
 
@@ -190,7 +192,7 @@ def chosen(asked: str, mine: Sequence[str], known: Known) -> list[str]:
     """
     count, names = requested(asked)
     if not mine:
-        raise RefusedError(f"--gpus {asked}: this job was granted no GPU", "#SBATCH --gres=gpu:N, or leave --gpus out")
+        raise RefusedError(f"--gpus {asked}: this job was granted no GPU", _ASK_FOR_GPUS)
     if names:
         whole = {name: files[0].removeprefix("/dev/nvidia") for name, files in known.items() if len(files) == 1}
         granted_ones = {name: number for name, number in whole.items() if number in mine} | {gpu: gpu for gpu in mine}

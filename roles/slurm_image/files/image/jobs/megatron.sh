@@ -11,8 +11,8 @@
 # What is left of the GPUs are data parallel copies: nodes x gpus / (tp x pp x cp). It goes on when it is requeued.
 set -euo pipefail
 nodes=${NODES:-2} gpus=${GPUS:-1} tp=${TP:-1} pp=${PP:-1} cp=${CP:-1}
-slurm=(--job-name=megatron --time=04:00:00 --cpus-per-task=4 --mem-per-gpu=8G)
-run=megatron-1 image=${IMAGE:-pytorch:2.13} program=pretrain_gpt.py checkpoints=$PWD/$run
+slurm=(--job-name=megatron --time=04:00:00 --cpus-per-task=2 --mem-per-gpu=8G)
+run=megatron-1 image=${IMAGE:-pytorch:cluster} program=pretrain_gpt.py checkpoints=$PWD/$run
 layers=4 heads=4 micro=2 global=16
 model=(
     --num-layers "$layers" --hidden-size 64 --num-attention-heads "$heads" --seq-length 32

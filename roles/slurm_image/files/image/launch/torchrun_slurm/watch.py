@@ -30,6 +30,9 @@ ROOT_CAUSE = re.compile(
     r"Root Cause \(first observed failure\):.*?rank\s*: (\d+) \(local_rank: (\d+)\).*?exitcode\s*: (-?\d+)", re.DOTALL
 )
 
+#: A launcher's own end where it only tells of its worker's, or was told to end: torchrun-slurm says both, in a line.
+SAID_ANYWAY = re.compile(rf"{ROOT_CAUSE.pattern}|SignalException: Process \d+ got signal: \d+", re.DOTALL)
+
 #: Words of a failure that follows from another rank's: the connection to it was lost.
 COMMUNICATION = re.compile(r"gloo|nccl|tim(ed|e) ?out|connection|peer|socket|store|broken pipe", re.IGNORECASE)
 
@@ -91,6 +94,9 @@ class Program:
 
     def __init__(self, words: list[str], environment: Mapping[str, str], directory: Path, workers: int) -> None:
         self._selector = selectors.DefaultSelector()
+        #: A launcher's own traceback, until it is known whether it says more than that a worker has failed.
+        self._held = b""
+        self._launches = workers > 0
         self.tails: dict[str, Tail] = {}
         for worker in map(str, range(workers)):
             os.mkfifo(directory / f"{worker}.err", 0o600)
@@ -115,7 +121,7 @@ class Program:
                 data = os.read(key.fd, 1 << 16)
                 if data:
                     self.tails[worker].add(data)
-                    hand_on(data)
+                    hand_on(data if worker else self._without_traceback(data))
                     continue
                 self._selector.unregister(key.fd)
                 if pipe is None:
@@ -123,6 +129,16 @@ class Program:
                 # A worker that is started again opens it anew.
                 os.close(key.fd)
                 self._open(worker, pipe)
+
+    def _without_traceback(self, data: bytes) -> bytes:
+        """Return what is handed on of what the program itself says: of a launcher nothing from its traceback on."""
+        at = data.find(TRACEBACK) if self._launches else -1
+        if self._held or at >= 0:
+            at = 0 if self._held else at
+            self._held, data = self._held + data[at:], data[:at]
+        if len(self._held) > KEPT:  # that is no launcher's
+            data, self._held, self._launches = data + self._held, b"", False
+        return data
 
     def signal(self, number: int) -> None:
         """Send the program a signal."""
@@ -148,6 +164,8 @@ class Program:
             code = self._process.wait()
             # What its own children still hold open is not waited for.
             self._reader.join(1.0)
+            if not SAID_ANYWAY.search(self._held.decode(errors="replace")):
+                hand_on(self._held)
             ended(128 - code if code < 0 else code)
 
         threading.Thread(target=wait, daemon=True).start()
