@@ -8,14 +8,14 @@ from typing import Any
 from provision.errors import ClusterctlError
 from provision.judge.slurm_answers import line
 from provision.judge.slurm_facts import answered
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts
 from provision.model.text import brief, sections, unpacked
-from provision.slurm.account_changes import QUESTIONS, Change, changes, database_from
+from provision.slurm.account_changes import QUESTIONS, Change, Database, changes, database_from
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 
-SUBJECT = Subject("slurm_accounts", names=("qos", "accounts", "users"), fix="clusterctl provision slurm")
+SUBJECT = Subject("slurm_accounts", names=("qos", "accounts", "users", "gone"), fix="clusterctl provision slurm")
 
 
 class RefusedError(ValueError):
@@ -25,15 +25,16 @@ class RefusedError(ValueError):
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge the database.
 
-    ``wants``: ``cluster``, its name; ``accounts`` and ``qos`` as the inventory declares them; ``user`` and ``account``,
-    those of the proof; ``verified``, whether the cluster is being verified. Else a database that refuses to answer, as
+    ``wants``: ``cluster``, its name; ``accounts`` and ``qos`` as the inventory declares them; ``gone``, people who are to
+    be absent from the machines; ``user`` and ``account``, those of the proof; ``verified``, whether the cluster is being verified. Else a database that refuses to answer, as
     one that is not there yet, is something to do.
     """
     try:
         wanted = _wanted(wants)
         if not wanted.accounts and not wanted.qos:
             return SUBJECT.all_skipped("the inventory declares no accounts: everybody may submit")
-        found = different(facts, wants)
+        database = _database(facts)
+        found = changes(wanted, database, str(wants["cluster"]))
     except RefusedError as error:
         if wants["verified"]:
             return SUBJECT.all_unknown(str(error))
@@ -45,7 +46,22 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         "accounts": len(wanted.accounts),
         "users": len(wanted.default_accounts),
     }
-    return [_check(name, counts[name], [change.says for change in found if change.what == name]) for name in counts]
+    judged = [_check(name, counts[name], [change.says for change in found if change.what == name]) for name in counts]
+    return [*judged, _gone(database, set(wants["gone"]))]
+
+
+def _gone(database: Database, gone: set[str]) -> Check:
+    """Name who is gone from the machines and still has accounts in the database; nobody else's entry is looked at."""
+    left = sorted((user, account) for account, user in database.associations if user in gone)
+    return SUBJECT.check(
+        "gone",
+        Verdict.WARN if left else Verdict.PASS,
+        brief([f"{user} is still in account {account}" for user, account in left]) or "nobody",
+        "nobody who is absent from the machines has an account",
+        source="cluster_users, sacctmgr",
+        cause="a user who is taken out of slurm_accounts stays in Slurm's database" if left else "",
+        fix=f"among the users of {left[0][1]} in slurm_accounts: {{name: {left[0][0]}, state: absent}}" if left else "",
+    )
 
 
 def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
@@ -55,6 +71,10 @@ def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
         ValueError: the database did not answer in time, or (RefusedError) said that it does not; why.
         ClusterctlError: what is declared contradicts itself.
     """
+    return changes(_wanted(wants), _database(facts), str(wants["cluster"]))
+
+
+def _database(facts: MachineFacts) -> Database:
     answer = facts.get("commands", {}).get("slurm_accounts") or {"rc": None, "text": "the database was not asked"}
     if answer["rc"] is None:
         raise ValueError(answer["text"])
@@ -66,9 +86,7 @@ def different(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Change]:
         if name not in said or code != 0:
             told = [line(one) for one in words.splitlines() if one.strip()]
             raise RefusedError(told[-1] if told else "slurmdbd did not answer")
-    return changes(
-        _wanted(wants), database_from({name: text for name, (text, _) in said.items()}), str(wants["cluster"])
-    )
+    return database_from({name: text for name, (text, _) in said.items()})
 
 
 def _printed(text: str) -> str:

@@ -186,6 +186,7 @@ WANTS = {
     "user": "slurmtest",
     "account": "slurmtest",
     "verified": False,
+    "gone": [],
 }
 
 
@@ -193,10 +194,17 @@ def test_the_judge_tells_what_differs_by_kind() -> None:
     good = slurm_accounts.checks(facts(shown(database())), WANTS)
     bad = slurm_accounts.checks(facts(shown(database())), {**WANTS, "qos": [{**SHORT, "Priority": 1}]})
 
-    assert [check.verdict for check in good] == [Verdict.PASS] * 3
+    assert [check.verdict for check in good] == [Verdict.PASS] * 4
     assert [(check.id, check.observed) for check in bad if not check.ok] == [
         ("slurm_accounts.qos", "Priority of short is 100, not 1")
     ]
+
+
+def test_who_is_gone_from_the_machines_and_still_has_an_account_is_named_with_the_line_that_removes_them() -> None:
+    found = slurm_accounts.checks(facts(shown(database())), {**WANTS, "gone": ["ben", "nobody"]})[-1]
+
+    assert (found.verdict, found.observed) == (Verdict.WARN, "ben is still in account test1267")
+    assert found.fix == "among the users of test1267 in slurm_accounts: {name: ben, state: absent}"
 
 
 @pytest.mark.parametrize(
