@@ -25,9 +25,9 @@ class RefusedError(ValueError):
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     """Judge the database.
 
-    ``wants``: ``cluster``, its name; ``accounts`` and ``qos`` as the inventory declares them; ``gone``, people who are to
-    be absent from the machines; ``user`` and ``account``, those of the proof; ``verified``, whether the cluster is being verified. Else a database that refuses to answer, as
-    one that is not there yet, is something to do.
+    ``wants``: ``cluster``, its name; ``accounts`` and ``qos`` as the inventory declares them; ``gone``, people who are
+    to be absent from the machines; ``user`` and ``account``, those of the proof; ``verified``, whether the cluster is
+    being verified. Else a database that refuses to answer, as one that is not there yet, is something to do.
     """
     try:
         wanted = _wanted(wants)
