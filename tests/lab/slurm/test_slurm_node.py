@@ -179,23 +179,24 @@ def test_this_slurm_detects_gpus_from_the_driver_as_gres_conf_asks_it_to(lab: la
 
 
 @pytest.mark.parametrize(
-    ("detection", "state"),
-    [({}, "idle none"), ({"slurm_conf_gpu_detection": "nvidia", "node_gpu_affinity": "socket"}, "inval gres/gpu GRES")],
+    ("detection", "affinity", "state"),
+    [("auto", "numa", "idle none"), ("nvidia", "socket", "inval gres/gpu GRES")],
 )
 def test_a_machine_of_many_numa_nodes_registers_with_device_files_alone(
-    lab: labs.Lab, tmp_path: Path, detection: dict[str, str], state: str
+    lab: labs.Lab, tmp_path: Path, detection: str, affinity: str, state: str
 ) -> None:
     # Slurm's daemons are the question: what they say of the configuration that this machine gets by default.
     topology = Path(__file__).parents[2] / "unit/fixtures/gpu_topology.yml"
     machine = yaml.safe_load(topology.read_text(encoding="utf-8"))["dgx_a100"]
     hardware = {
         "node_cpus": 256, "node_sockets": 2, "node_cores_per_socket": 64, "node_threads_per_core": 2,
-        "node_real_memory": 1000, "node_gres": "gpu:a100:8", "node_gpu_affinity": machine["affinity"],
+        "node_real_memory": 1000, "node_gres": "gpu:a100:8", "node_gpu_affinity": affinity,
     }  # fmt: skip
-    compute = {"hosts": {"dgx01": {}}, "vars": hardware | detection}
+    compute = {"hosts": {"dgx01": {}}, "vars": hardware}
     groups = {"slurm_controller": {"hosts": {"head": {}}}, "slurm_compute": compute}
     inventory = tmp_path / "inventory.yml"
-    inventory.write_text(yaml.safe_dump({"all": {"children": groups, "vars": {"cluster_name": "dgx"}}}))
+    site = {"cluster_name": "dgx", "slurm_conf_gpu_detection": detection}
+    inventory.write_text(yaml.safe_dump({"all": {"children": groups, "vars": site}}))
     texts = render(declared(loader.load(inventory)))
     image = lab.root("node1", "docker inspect --format '{{.Config.Image}}' slurmd").strip()
     inside = ["docker", "run", "--rm", "--interactive", "--hostname=head", "--cap-add=SYS_ADMIN",
