@@ -62,7 +62,7 @@ def _source(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         lacking or "nothing is known to be missing",
         "what the proof's image is built from",
         source="ddp_validation_image, ddp_validation_wheels, ddp_validation_packages",
-        cause="the image cannot be built: Slurm will run, and nothing proves that the cluster can train",
+        cause="the image cannot be built: Slurm will run, without proof that the cluster can train",
         fix=_NAME_IT,
     )
 
@@ -99,7 +99,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "there" if reference and there else "not there" if reference else "still to be built",
         "the job's image in the store that all users share",
         source=str(wants["store"]),
-        cause="never placed, removed, or built anew since",
+        cause="never placed, removed, or built again since",
         details=[] if reference else [Detail(Code.UNBUILT)],
     )
     if not reference and (wants["verify"] or wants["unbuilt"]):
