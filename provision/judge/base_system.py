@@ -46,7 +46,7 @@ def _interrupted(packages: Sequence[str]) -> Check:
         not packages,
         f"stopped in the middle of {brief(packages)}" if packages else "none",
         "no installation that was stopped in the middle",
-        cause="the machine or the package manager was stopped while it installed",
+        cause="the machine or the package manager stopped during an installation",
     )
 
 
@@ -60,10 +60,10 @@ def _limits(facts: MachineFacts, wanted: str) -> Check:
     return SUBJECT.check(
         "limits",
         observed == expected,
-        f"services may lock {observed or 'nothing that systemd would tell'}",
+        f"services may lock {observed or 'an unknown amount'}",
         f"{expected} (bytes)",
         source="base_system_memlock; systemctl show --property=DefaultLimitMEMLOCK",
-        cause="systemd has not read its settings again since they were changed",
+        cause="systemd has not reloaded its settings since they changed",
     )
 
 
@@ -93,9 +93,9 @@ def _names(facts: MachineFacts, entries: Sequence[Mapping[str, Any]], name: str)
         brief(wrong) or f"{len(entries)} names and its own",
         "every machine at its declared address",
         source="ansible_host or base_system_address",
-        cause="another address stands in front of the declared one, and programs take the first"
+        cause="another address comes before the declared one, and programs take the first"
         if behind
-        else "the hosts file was changed, or an earlier line of it or DNS says otherwise",
+        else "the hosts file was changed, or an earlier line or DNS gives another address",
         fix=f"on {name}: getent ahosts NAME, remove the other line from /etc/hosts; clusterctl provision base",
     )
 
@@ -122,7 +122,7 @@ def _time(facts: MachineFacts, wanted: str) -> Check:
         "a running daemon, synchronised",
         source="base_system_time_service",
         cause="no time server answers yet" if running else "the service stopped or failed",
-        fix="on the machine: chronyc sources; set base_system_time_servers where the usual ones are out of reach",
+        fix="on the machine: chronyc sources; set base_system_time_servers if the default ones are unreachable",
     )
 
 
@@ -139,7 +139,7 @@ def _memlock(limits: Memlock, wanted: str) -> Check:
         limit if limit == "unlimited" else f"{limit} (KiB)",
         wanted,
         source="base_system_memlock",
-        cause="the machine may not raise limits (it lacks CAP_SYS_RESOURCE), so it has the highest that is possible"
+        cause="the machine lacks CAP_SYS_RESOURCE and cannot raise limits, so it has the highest possible one"
         if lower
         else "limits.conf is not applied at login",
         fix="give the machine CAP_SYS_RESOURCE"

@@ -82,15 +82,15 @@ def check(subject: Subject, wants: Sequence[Container], answer: Mapping[str, Any
     wrong = [f"{want.name} {words}" for want, _, words in problems]
     if unheard and not wrong:
         return subject.unknown(
-            "containers", f"of which image and settings {', '.join(unheard)} should be, the controller did not say"
+            "containers", f"the controller did not report the desired image and settings of {', '.join(unheard)}"
         )
     return subject.check(
         "containers",
         not wrong,
         brief(wrong) or f"{', '.join(names) or 'none'} running",
-        "running, of the settings and the image that are declared",
+        "running, with the declared settings and image",
         source="docker container inspect",
-        cause=str(answer.get("problem") or "") or "stopped, paused, or made anew or updated with other settings",
+        cause=str(answer.get("problem") or "") or "stopped, paused, recreated, or updated with other settings",
         consequences=[
             Consequence(Kind.REPLACE, want.name, want.replacement)
             for want in wants
@@ -145,8 +145,8 @@ def _differences(want: Container, found: Mapping[str, Any], answer: Mapping[str,
     if want.image is None or _text(mapping(found.get("Config")).get("Image")) == want.image:
         return told
     if want.image:
-        return [(Code.OTHER, "is of another image"), *told]
-    return [(Code.UNBUILT, "has an image that is to be built anew"), *told]
+        return [(Code.OTHER, "has another image"), *told]
+    return [(Code.UNBUILT, "has an image that must be built again"), *told]
 
 
 def _settings(want: Container, found: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:

@@ -63,7 +63,7 @@ def _source(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         lacking or "nothing is known to be missing",
         "what the proof's image is built from",
         source="ddp_validation_image, ddp_validation_wheels, ddp_validation_packages",
-        cause="the image cannot be built: Slurm will run, and nothing proves that the cluster can train",
+        cause="the image cannot be built: Slurm will run, without proof that the cluster can train",
         fix=_NAME_IT,
     )
 
@@ -101,7 +101,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         _place(there, named) if reference else "still to be built",
         "the job's image in the store that all users share, under its name",
         source=str(wants["store"]),
-        cause="never placed, removed, or built anew since",
+        cause="never placed, removed, or built again since",
         details=[] if reference else [Detail(Code.UNBUILT)],
     )
     if not reference and (wants["verify"] or wants["unbuilt"]):

@@ -156,7 +156,7 @@ def machine_checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]
             problem if other else expected,
             expected,
             source="the controller's key, compared by a hash with a salt made for this run",
-            cause="somebody changed the key's file by hand, or the controller's was made anew",
+            cause="somebody changed the key's file by hand, or the controller made a new key",
         ),
         MACHINE.check(
             "key_file",

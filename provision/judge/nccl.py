@@ -77,7 +77,7 @@ def checks(
             Verdict.FAIL,
             observed=f"NCCL used TCP on {', '.join(sockets[:5])}",
             cause="it found no usable RDMA device: /dev/infiniband is not in the container, or all ports are down",
-            fix="set NCCL_NET=IB, then it says why; ibv_devinfo inside the container",
+            fix="set NCCL_NET=IB to see why; ibv_devinfo inside the container",
         )
     without = {host: sorted({edge.nic for edge in seen if not edge.direct}) for host, seen in found.items()}
     without = {host: nics for host, nics in without.items() if nics}
@@ -127,12 +127,12 @@ def _lacking(logs: Mapping[str, str], found: Mapping[str, list[Edge]], rails: Ma
     return _said(
         Verdict.FAIL if hidden else Verdict.WARN,
         observed=f"every connection went by GPUDirect RDMA, but none over {'; '.join(parts[:5])}",
-        cause="NCCL was not shown these ports: NCCL_IB_HCA leaves them out (it compares beginnings: mlx5_1 is mlx5_10, "
-        "too), or their device files are not in the container"
+        cause="NCCL was not shown these ports: NCCL_IB_HCA leaves them out, or their device files are not in the "
+        "container. NCCL_IB_HCA compares beginnings: mlx5_1 also matches mlx5_10"
         if hidden
         else "NCCL saw these ports and connected without them: it takes the ports that are nearest to the GPUs",
-        fix="NCCL_IB_HCA with = before the names, or unset; ls /dev/infiniband in a job; node_rdma_unused for ports "
-        "that jobs are not to use",
+        fix="write = before the names in NCCL_IB_HCA, or unset it; ls /dev/infiniband in a job; name ports that jobs "
+        "do not use in node_rdma_unused",
         expected="every port that jobs can use carries data",
     )
 

@@ -32,7 +32,7 @@ _ASKS_FOR_PASSWORD = 407
 #: The first kernel that gives namespaces numbers that are not in their order.
 _MIXED_UP = (6, 18)
 
-_DGX = "NVIDIA's own driver, repositories and services are on it (/etc/dgx-release): the roles would work against them"
+_DGX = "NVIDIA's own driver, repositories and services are on it (/etc/dgx-release): the roles would conflict with them"
 
 #: What ansible-core 2.19 supports on a managed machine.
 OLDEST_PYTHON = (3, 8)
@@ -81,7 +81,7 @@ def _basics(facts: MachineFacts) -> list[Check]:
         ),
         SUBJECT.check(
             "systemd", bool(facts["systemd"]), "running" if facts["systemd"] else "not running", "running",
-            cause="services are started by systemd", fix="boot the machine with systemd as process 1",
+            cause="systemd starts the services", fix="boot the machine with systemd as process 1",
         ),
         SUBJECT.check(
             "root", facts["uid"] == 0, f"uid {facts['uid']}", "uid 0", source="become",
@@ -208,16 +208,16 @@ def _same_cluster(facts: MachineFacts, wants: Mapping[str, Any], machine: str) -
     if saved and saved != name and machine == controller:
         return SUBJECT.check(
             "same_cluster", Verdict.FAIL, f"the state of cluster {saved}", name, source="cluster_name",
-            cause="slurmctld does not start with the state of another name",
-            fix=f"write cluster_name={saved} again; or, to begin anew, without any job and with another name in the "
-            "database: let all jobs end, then on the machine: docker stop slurmctld, and rename /var/spool/slurmctld",
+            cause="slurmctld does not start with the state of another cluster name",
+            fix=f"write cluster_name={saved} again. Or start without any job, and with another name in the database: "
+            "let all jobs end. Then on the machine: docker stop slurmctld, and rename /var/spool/slurmctld",
         )  # fmt: skip
     # A node that comes from another cluster leaves nothing behind that this one would lose.
     if there and there != controller and wants["saved"] == "" and own.get("cluster") in (None, "", name):
         return SUBJECT.check(
             "same_cluster", Verdict.FAIL, f"its slurmd is {there}'s", controller, source="group slurm_controller",
-            cause=f"slurmctld on {controller} would begin without the state of {there}: jobs that run would be lost",
-            fix=f"on {there}: docker stop slurmctld; then copy its /var/spool/slurmctld to {controller}. Where that is "
+            cause=f"slurmctld on {controller} would start without the state of {there} and lose running jobs",
+            fix=f"on {there}: docker stop slurmctld; then copy its /var/spool/slurmctld to {controller}. If that is "
             "lost, let the jobs here end, and remove /var/spool/slurmd/conf-cache on the node",
         )  # fmt: skip
     expected = controller if there and not saved else name
@@ -241,7 +241,7 @@ def _kernel(facts: MachineFacts, own_directories: bool) -> Check:
         return SUBJECT.unknown("kernel", "the machine did not say which kernel it runs")
     return SUBJECT.check(
         "kernel", version(release)[:2] < _MIXED_UP, release, "older than 6.18", source="JobContainerType",
-        cause="it refuses at random the views of jobs that have a /tmp of their own: they are requeued and held",
+        cause="it randomly refuses to start jobs that have their own /tmp; Slurm requeues and holds them",
         fix="boot an older kernel; or let this node's jobs share /tmp: node_private_tmp=false on its inventory line",
     )  # fmt: skip
 
@@ -269,9 +269,9 @@ def _user_namespaces(facts: MachineFacts) -> Check:
         ", ".join(f"{key} = {value}" for key, value in found.items()) or "not limited",
         "users may make user namespaces",
         source="sysctl",
-        cause="rootless containers of jobs, verify's training among them, cannot start without"
+        cause="without them, rootless containers of jobs cannot start, including verify's training"
         if bad
-        else "AppArmor lets only programs make them that a profile names; whether podman in jobs is one was never seen",
+        else "AppArmor allows them only to programs that a profile names; podman in jobs was never tried",
         fix=f"on the machine: {lines}" + ("" if bad else ", if verify's jobs in containers fail"),
     )
 
@@ -285,10 +285,10 @@ def _cgroup(facts: MachineFacts, v1_allowed: bool) -> Check:
     if version != 2 and not v1_allowed:
         return SUBJECT.check(
             "cgroup", Verdict.FAIL, f"v{version}", "v2", source="slurm_conf_cgroup_v1_allowed",
-            cause="all nodes share one slurm.conf: with this node no job on any of them is confined to its own cores, "
+            cause="all nodes share one slurm.conf: with this node, no job on any node is confined to its own cores, "
             "memory and GPUs",
-            fix=f"{boot}, and take node_cgroup_version out of its host_vars; or leave the node out; or, to do without "
-            "confinement on all nodes, set slurm_conf_cgroup_v1_allowed=true under [all:vars]",
+            fix=f"{boot}, and remove node_cgroup_version from its host_vars; or leave the node out. To "
+            "run all nodes without confinement, set slurm_conf_cgroup_v1_allowed=true under [all:vars]",
         )  # fmt: skip
     return SUBJECT.check(
         "cgroup", Verdict.PASS if version == 2 else Verdict.WARN, f"v{version}", "v2",

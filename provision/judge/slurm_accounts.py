@@ -109,5 +109,5 @@ def _check(name: str, count: int, wrong: list[str]) -> Check:
         brief(wrong) or f"{count} as declared",
         "as declared",
         source="sacctmgr",
-        cause="declared anew, or changed or removed by hand",
+        cause="newly declared, or changed or removed by hand",
     )

@@ -104,7 +104,7 @@ def _configuration(facts: Facts, wants: Wants) -> Check:
         "; ".join(wrong or missing) or "as on the controller's disk",
         "daemons run with the files on the controller's disk",
         source="checksums of slurmd's copies; scontrol show config",
-        cause="the files were changed and the daemons were not told" if wrong else facts.silent,
+        cause="the files changed, and the daemons have not read them again" if wrong else facts.silent,
     )
 
 
@@ -156,8 +156,8 @@ def _memlock(facts: Facts, wants: Wants) -> Check:
             "the machine's own limit",
             expected,
             source="slurm_service_memlock",
-            cause="the machine lacks CAP_SYS_RESOURCE, as one that is itself a container does",
-            fix="none is needed for simulated machines; on a real one, do not run it in a container",
+            cause="the machine lacks CAP_SYS_RESOURCE, as containers do",
+            fix="simulated machines need no fix; do not run a real machine in a container",
         )
     soft, hard = slurmd.memlock
     return SUBJECT.check(

@@ -28,7 +28,7 @@ def rolled_back(said: str) -> Check:
     """Return that a change was taken back: ``said`` is what the machine tells of why."""
     return CHANGED.check(
         "change", False, said, "slurmctld and the nodes that were up run with the new configuration",
-        cause="Slurm runs with the configuration of before again; the last five are in /var/lib/clusterctl/slurm/kept",
+        cause="Slurm runs with the previous configuration again; the last five are in /var/lib/clusterctl/slurm/kept",
         details=[Detail(Code.ROLLED_BACK, "slurmctld")],
     )  # fmt: skip
 
@@ -60,7 +60,7 @@ def _names(facts: MachineFacts, daemons: Sequence[str]) -> Check:
         else "known with their addresses",
         "the cluster's machines, with their addresses, in the containers' /etc/hosts",
         source="the engine's copies of /etc/hosts",
-        cause="machines came, went, or have another address; the engine copies the file when a container starts",
+        cause="machines came, went, or have another address; the engine copies the file only when a container starts",
         consequences=[_in_place("slurmctld")] if "slurmctld" in stale else [],
     )
 
@@ -100,9 +100,7 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
                 )
             elif daemon == "slurmd" and answer.get("taken_up") is False:
                 told.append(_in_place(daemon))
-                wrong[daemon] = (
-                    "slurmd goes on with the configuration of before: it did not come up with what it has fetched"
-                )
+                wrong[daemon] = "slurmd keeps the previous configuration: it did not come up with what it has fetched"
     if trouble and not wrong and not silent:
         return SUBJECT.skip("configuration", f"slurmctld {trouble}", unproven=True)
     return SUBJECT.check(
@@ -110,8 +108,8 @@ def _configuration(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         Verdict.FAIL if wrong else Verdict.UNKNOWN if silent else Verdict.PASS,
         "; ".join(wrong.values() or silent) or f"{' and '.join(daemons)} run with it",
         "the configuration that the inventory renders",
-        source="checksums of the files, and slurmctld's own word since when it runs",
-        cause="the inventory or a file has changed, and the daemons were not told" if wrong else "",
+        source="checksums of the files, and the time that slurmctld reports as its start",
+        cause="the inventory or a file changed, and the daemons have not read the change" if wrong else "",
         consequences=told,
         details=[Detail(Code.CONFIGURATION, daemon) for daemon in wrong],
     )
@@ -133,7 +131,7 @@ def _controller(answer: SlurmFacts, rendered: Mapping[str, str], wrong: dict[str
         wrong["slurmctld"] = f"slurmctld runs with another {', '.join(changed)} than the inventory renders"
     elif said["answered"]:
         if not said.get("current"):
-            wrong["slurmctld"] = "slurmctld was not told of its files, or of machines' addresses, as they are now"
+            wrong["slurmctld"] = "slurmctld has not read its current files or the machines' current addresses"
     elif said["late"]:
         silent.append("slurmctld did not answer in time")
     else:
@@ -160,9 +158,11 @@ def _registration(wants: Mapping[str, Any]) -> Check:
     return SUBJECT.check(
         "registration",
         not out,
-        "kept out by slurmctld, and has registered with what is declared since" if out else "not kept out for nothing",
+        "kept out by slurmctld, although it has since registered with what is declared"
+        if out
+        else "not kept out without reason",
         "a node that has what is declared takes jobs",
         source="scontrol show nodes --json",
-        cause="it had less than declared when it registered before, or has rebooted by itself",
+        cause="it had registered with less than declared, or rebooted by itself",
         consequences=[Consequence(Kind.RESUME, "the node")],
     )

@@ -58,8 +58,8 @@ def _ids(people: Users, found: UserFacts, proof: Mapping[str, Any]) -> Check:
         "each name and each number as declared, or free",
         source="cluster_users, cluster_groups",
         cause="somebody else has the number here, or the name has another one",
-        fix="declare the numbers that they have, or give the others new ones by hand, with all of their files: "
-        "usermod --uid or groupmod --gid, then chown what find / -xdev -uid N names",
+        fix="declare the numbers that they have. Or give the others new numbers by hand: usermod --uid or groupmod "
+        "--gid. Then chown their files, which find / -xdev -uid N lists",
     )
 
 
@@ -98,7 +98,7 @@ def _same_ids(people: Users, found: UserFacts, wants: Mapping[str, Any]) -> Chec
     """Compare people whom nobody declares with the controller's: whom it knows submits, and jobs run by the number."""
     theirs = wants["controller"]
     if theirs is None:
-        return SUBJECT.skip("same_ids", "the controller has not told whom it knows", unproven=True)
+        return SUBJECT.skip("same_ids", "the controller did not report its users and groups", unproven=True)
     declared = {
         "users": {user.name: user.uid for user in people.users},
         "groups": {**{group.name: group.gid for group in people.groups}, **people.gids},
@@ -123,9 +123,9 @@ def _same_ids(people: Users, found: UserFacts, wants: Mapping[str, Any]) -> Chec
         brief(wrong) or f"{count} users and groups that nobody declares, none with another number or name",
         "one name, one number, on every machine",
         source="/etc/passwd, /etc/group",
-        cause="they were made by hand on each machine: jobs run by the number, and files of one would be another's",
-        fix="declare them in cluster_users and cluster_groups with one number each, after usermod --uid or groupmod "
-        "--gid and chown where they have another; whom a single machine is to keep: name them in cluster_users_local",
+        cause="they were created by hand on each machine: jobs run by number, so one user's files would be another's",
+        fix="declare them in cluster_users and cluster_groups with one number each. If they have another number, first "
+        "run usermod --uid or groupmod --gid, and chown. Name those of a single machine in cluster_users_local",
     )
 
 
@@ -172,7 +172,7 @@ def _shells(people: Users, paths: Mapping[str, Any]) -> Check:
 def _accounts(members: Sequence[str], known: Sequence[Known] | None) -> Check:
     """Refuse a user of an account whom nobody knows: a name that is misspelt would wait for a user who never comes."""
     if not members:
-        return SUBJECT.skip("accounts", "slurm_accounts names nobody whom this machine would have to know")
+        return SUBJECT.skip("accounts", "slurm_accounts names no user that this machine must know")
     if known is None:
         return SUBJECT.unknown("accounts", "the machine's name services do not answer")
     # A directory may write its names in another case, or with its domain.

@@ -115,7 +115,7 @@ REMADE = (
     remade("slurmd sees another directory", "node1", 'host["Binds"].append("/srv:/srv:ro")', "has mount /srv:/srv:ro"),
     remade(
         "slurmd is of another image", "node2",
-        'config["Image"] = ask("POST", "/commit?container=slurmd&repo=by-hand")["Id"]', "is of another image",
+        'config["Image"] = ask("POST", "/commit?container=slurmd&repo=by-hand")["Id"]', "has another image",
     ),
 )  # fmt: skip
 
@@ -143,7 +143,7 @@ text=$(sed 's/^.*[[:space:]]node2$/192.0.2.9 node2/' "$copy")
 printf '%s\\n' "$text" >"$copy"
 """
 
-_NOT_TOLD = "slurmctld was not told of its files, or of machines' addresses, as they are now"
+_NOT_TOLD = "slurmctld has not read its current files or the machines' current addresses"
 
 CONFIGURATION = (
     # A key that Slurm does not know stops scontrol, too, which reads the same file.

@@ -106,7 +106,7 @@ def test_a_slurmd_that_did_not_come_up_with_what_it_has_fetched_is_told_again() 
     check = judged(node(SUMS, taken_up=False), "slurmd")["configuration"]
 
     assert check.verdict is Verdict.FAIL
-    assert check.observed.startswith("slurmd goes on with the configuration of before")
+    assert check.observed.startswith("slurmd keeps the previous configuration")
     assert [(str(one.kind), one.of) for one in check.consequences] == [("reconfigure", "slurmd")]
     assert configuration(node(SUMS, taken_up=True), "slurmd")[0] is Verdict.PASS
     assert "did not come up" not in configuration(node(OTHER, taken_up=False), "slurmd")[1]

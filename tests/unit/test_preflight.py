@@ -143,7 +143,7 @@ def test_an_address_in_front_of_the_declared_one_is_a_cause_of_its_own() -> None
 
     assert check["verdict"] == "fail"
     assert check["observed"] == "head is 10.9.9.9, and the declared 10.0.18.1 comes after it"
-    assert "in front of the declared one" in check["cause"]
+    assert "before the declared one" in check["cause"]
 
 
 def test_an_address_behind_the_declared_one_does_no_harm() -> None:
@@ -204,7 +204,7 @@ def test_cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in
     refused = before("cgroup", **old)
 
     assert "slurm_conf_cgroup_v1_allowed=true under [all:vars]" in refused["fix"]
-    assert "no job on any of them is confined" in refused["cause"]
+    assert "no job on any node is confined" in refused["cause"]
     assert before("cgroup", {"cgroup_v1_allowed": True}, **old)["verdict"] == "warn"
     assert before("cgroup", {"cgroup_v1_allowed": True})["verdict"] == "pass"
 
