@@ -11,22 +11,21 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import before, clients, commands, containers, fleet, images, overlay, recorded, roads, table
+from bench import clients, commands, containers, fleet, images, overlay, recorded, roads, table
 from bench.processor import Cost
 
-#: The road of ``roads.JUDGING``, by clusterctl.
+#: The same road by clusterctl.
 OURS = "  the same through clusterctl"
 
 
 def made_up(counts: list[int], inventory: Path | None) -> tuple[dict[str, dict[int, Cost]], list[str]]:
     """Return what each road costs, and what could not be measured and why.
 
-    All are measured with the two smallest numbers of machines, those that are ours with all. ``inventory`` is that of a
-    converged cluster, whose machines' answers are replayed for the whole road.
+    ``inventory`` is that of a converged cluster, whose machines' answers are replayed for the whole road.
     """
     failed: list[str] = []
     measured: dict[str, dict[int, Cost]] = {}
@@ -34,22 +33,20 @@ def made_up(counts: list[int], inventory: Path | None) -> tuple[dict[str, dict[i
         for module, answer in roads.recorded("ping", "setup", "machine_facts").items():
             machines.answer(module, answer)
 
-        def note(name: str, way: Any, road: roads.Road, numbers: list[int]) -> None:
-            for count in numbers:
+        def note(name: str, way: Callable[[fleet.Fleet, int], Cost]) -> None:
+            for count in counts:
                 print(f"... {name}, {count} machines", file=sys.stderr, flush=True)
                 try:
-                    measured.setdefault(name, {})[count] = way(machines, road, count)
+                    measured.setdefault(name, {})[count] = way(machines, count)
                 except SystemExit as error:  # minutes of other figures are not thrown away for one
                     failed.append(f"{name.strip()}, {count} machines: {error}")
 
-        for road in (*roads.PARTS, *roads.CHOICES, roads.NAIVE):
-            note(road.name, roads.plain, road, counts[:2])
-        note(roads.JUDGING.name, roads.plain, roads.JUDGING, counts)
-        note(OURS, roads.ours, roads.JUDGING, counts)
+        note(roads.JUDGING, roads.plain)
+        note(OURS, roads.ours)
         if inventory:
             answers = recorded.record(inventory)
-            whole = roads.Road("all that roles leave behind, by clusterctl")
-            note(whole.name, lambda machines, _, count: recorded.judged(machines, answers, count), whole, counts)
+            whole = "all that roles leave behind, by clusterctl"
+            note(whole, lambda machines, count: recorded.judged(machines, answers, count))
     return {name: costs for name, costs in measured.items() if costs}, failed
 
 
@@ -77,7 +74,6 @@ def main() -> None:
     if arguments.inventory and not arguments.overlay:
         figures["the first provision"] = commands.first(arguments.inventory)
         figures["nothing to do"] = commands.no_op(arguments.inventory, max(1, arguments.runs))
-        figures[before.TITLE] = before.beside(arguments.inventory, max(1, arguments.runs))
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
         figures["containers of jobs"] = containers.in_jobs(arguments.inventory)
         figures["an image to one node, and to all at once"] = images.to_nodes(arguments.inventory, arguments.image)
@@ -93,7 +89,7 @@ def show(figures: Mapping[str, Mapping[str, Any]], inventory: Path | None) -> No
     """Print figures for people."""
     for title, rows in figures.items():
         made = title == "made-up machines"
-        print(f"{title}\n{table.roads(rows, roads.JUDGING.name, OURS) if made else table.figures(rows)}\n")
+        print(f"{title}\n{table.roads(rows, roads.JUDGING, OURS) if made else table.figures(rows)}\n")
     if not inventory:
         print("nothing to do\nnot measured: give --inventory of a converged cluster (make bench does, for a lab)")
 

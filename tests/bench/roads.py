@@ -1,7 +1,7 @@
-"""The roads that a run can take over many machines, from a play without a task to a naive observation.
+"""The road that a run takes over many machines: one task a machine, by ansible-playbook and by clusterctl.
 
-Each is a playbook, so that the difference between two of them is the price of what only one of them does. The module is
-``machine_facts`` with everything that travels with it; the machines answer with a recorded text.
+The difference between the two is the price of what only clusterctl does. The module is ``machine_facts`` with
+everything that travels with it; the machines answer with a recorded text.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,18 @@ from provision.ansible_env import clean_environment
 from provision.content import ROOT
 
 PLAY = """\
-- name: {name}
+- name: Judge what was observed
   hosts: slurm_controller:slurm_compute
-  gather_facts: {gather}
+  gather_facts: false
   become: true
   tasks:
+    - {name: Judge, bench_judged: }
 """
 
-#: One task of each kind, as YAML below ``tasks:``.
-SKIPPED = "    - {name: Skip, ansible.builtin.ping: , when: false}\n"
-FORKED = "    - {name: Say, ansible.builtin.debug: {msg: nothing}}\n"
-STOCK = "    - {name: Ask, ansible.builtin.ping: }\n"
-JUDGED = "    - {name: Judge, bench_judged: }\n"
-GROUPED = "    - {name: Group, ansible.builtin.group_by: {key: pending}}\n"
+#: What the road by ansible-playbook is called in the figures.
+JUDGING = "observed once, judged in the worker"
 
-#: What the judging road's action hands back: what one machine's checks are about to be.
+#: The play's action hands back what one machine's checks are about to be.
 ACTION = '''\
 """Run machine_facts and judge its answer in the worker; hand back the ids of what passed."""
 
@@ -50,44 +46,10 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         asked = {"gather": ["hardware", "system"]}
-        for _ in range(self._task.args.get("times", 1)):
-            answer = self._execute_module(module_name="machine_facts", module_args=dict(asked), task_vars=task_vars)
-        facts = facts_from(answer["machine"], asked["gather"])
-        if self._task.args.get("whole"):
-            return {**result, "changed": False, "machine": dict(facts)}
+        answer = self._execute_module(module_name="machine_facts", module_args=dict(asked), task_vars=task_vars)
+        facts_from(answer["machine"], asked["gather"])
         return {**result, "changed": False, "passed": [f"subject.name_{number}" for number in range(60)]}
 '''
-
-
-@dataclass(frozen=True)
-class Road:
-    """A playbook's tasks, how its machines differ from the fleet's, and ANSIBLE_* settings of its own."""
-
-    name: str
-    tasks: str = ""
-    gather: bool = False
-    variables: Mapping[str, object] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-
-#: The parts of which the others consist.
-PARTS = (
-    Road("a play without a task"),
-    Road("ten tasks that are skipped", SKIPPED * 10),
-    Road("a forked task without a connection", FORKED),
-    Road("one stock module over ssh", STOCK),
-    Road("four stock modules over ssh", STOCK * 4),
-)
-JUDGING = Road("observed once, judged in the worker", JUDGED)
-#: How the answer to "one task a machine" can differ.
-CHOICES = (
-    Road("observed, all facts handed back", "    - {name: Judge, bench_judged: {whole: true}}\n"),
-    Road("observed, asked twice in the task", "    - {name: Judge, bench_judged: {times: 2}}\n"),
-    Road("observed, Python looked for", JUDGED, variables={"ansible_python_interpreter": None}),
-    Road("observed, without a master", JUDGED, settings={"ANSIBLE_SSH_ARGS": "-o ControlMaster=no"}),
-    Road("observed, key exchange of curve25519", JUDGED, variables={"kex": "curve25519-sha256"}),
-)
-NAIVE = Road("facts gathered, observed, a group_by a role", JUDGED + GROUPED * 8, gather=True)
 
 
 def recorded(*modules: str) -> dict[str, Mapping[str, Any]]:
@@ -103,13 +65,12 @@ def recorded(*modules: str) -> dict[str, Mapping[str, Any]]:
     return answers
 
 
-def write(directory: Path, road: Road) -> Path:
-    """Write a road's playbook as the one stage of a ``site.yml``, and return the path of that."""
+def write(directory: Path) -> Path:
+    """Write the playbook as the one stage of a ``site.yml``, and return the path of that."""
     playbooks = directory / "playbooks"
     (playbooks / "action_plugins").mkdir(parents=True, exist_ok=True)
     (playbooks / "action_plugins" / "bench_judged.py").write_text(ACTION, encoding="utf-8")
-    text = PLAY.format(name=road.name.capitalize(), gather=str(road.gather).lower()) + (road.tasks or "    []\n")
-    (playbooks / "only.yml").write_text(text, encoding="utf-8")
+    (playbooks / "only.yml").write_text(PLAY, encoding="utf-8")
     # The defaults of the site's variables, which clusterctl reads beside the playbooks.
     shutil.copytree(ROOT / "roles/cluster/defaults", directory / "roles/cluster/defaults", dirs_exist_ok=True)
     site = playbooks / "site.yml"
@@ -117,20 +78,11 @@ def write(directory: Path, road: Road) -> Path:
     return site
 
 
-def inventory(fleet: Fleet, road: Road, count: int) -> Path:
-    """Write the inventory of ``count`` machines as a road wants it."""
-    changes = dict(road.variables)
-    if kex := changes.pop("kex", None):
-        changes["ansible_ssh_common_args"] = f"{fleet.variables()['ansible_ssh_common_args']} -o KexAlgorithms={kex}"
-    return fleet.write(count, **changes)
-
-
-def plain(fleet: Fleet, road: Road, count: int) -> Cost:
-    """Return what ``ansible-playbook`` costs for a road over ``count`` machines."""
+def plain(fleet: Fleet, count: int) -> Cost:
+    """Return what ``ansible-playbook`` costs over ``count`` machines."""
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    site = write(fleet.directory, road)
-    environment = {**clean_environment(), **road.settings}
-    return measure([program, "-i", str(inventory(fleet, road, count)), str(site)], env=environment)[0]
+    command = [program, "-i", str(fleet.write(count)), str(write(fleet.directory))]
+    return measure(command, env=clean_environment())[0]
 
 
 #: Starts clusterctl with the playbooks of another directory, and everything else as it is.
@@ -140,8 +92,8 @@ LAUNCH = (
 )
 
 
-def ours(fleet: Fleet, road: Road, count: int, *words: str) -> Cost:
-    """Return what ``clusterctl provision`` costs for a road over ``count`` machines."""
-    write(fleet.directory, road)
-    command: Sequence[str] = [sys.executable, "-c", LAUNCH, str(fleet.directory), "provision"]
-    return measure([*command, str(inventory(fleet, road, count)), *words])[0]
+def ours(fleet: Fleet, count: int) -> Cost:
+    """Return what ``clusterctl provision`` costs over ``count`` machines."""
+    write(fleet.directory)
+    command = [sys.executable, "-c", LAUNCH, str(fleet.directory), "provision", str(fleet.write(count))]
+    return measure(command)[0]

@@ -138,15 +138,6 @@ def keeps_it_drained(stage: Stage, answer: str) -> None:
     assert "\x1b[2J" not in done.stdout
 
 
-# What a program can say is judged alike; one answer, the worst, is what an interrupted run is tried with below, by day.
-@pytest.mark.night
-@pytest.mark.parametrize(
-    "answer", ["", "Failed to initialize NVML: Driver/library version mismatch\n", "No devices were found\n"]
-)
-def test_a_node_whose_container_sees_no_gpu_stays_drained_and_the_message_says_so(tmp_path: Path, answer: str) -> None:
-    keeps_it_drained(Stage(tmp_path), answer)
-
-
 @pytest.mark.parametrize(
     # The driver, and the last of those that share one block.
     "role",

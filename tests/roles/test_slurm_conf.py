@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from provision import content
 from provision.ansible_env import clean_environment
 from provision.inventory import loader
 from provision.inventory.declared import cluster_from
@@ -127,29 +126,3 @@ def test_what_was_changed_by_hand_fails_the_proof_by_name_and_a_second_run_chang
     assert not copy.exists()
     assert written.files("head") == written.rendered()
     assert written.files("node2") == {}
-
-
-def test_what_the_model_refuses_the_role_refuses_in_the_same_words(site: Site) -> None:
-    site.inventory.write_text(site.inventory.read_text().replace("gpu:A40:4", "gpu:A40"))
-
-    status, told = site.play()
-
-    problems = [
-        result["msg"]
-        for play in told["plays"]
-        for task in play["tasks"]
-        for host, result in task["hosts"].items()
-        if host == "head" and result.get("failed")
-    ]
-    assert status != 0
-    assert "node_gres is 'gpu:A40'" in problems[0]
-    assert problems[0].count("node_gres is") == 1, "the chain of exceptions is not for operators"
-    assert site.files("head") == {}
-
-
-def test_the_templates_need_nothing_that_only_ansible_has() -> None:
-    for template in sorted((content.ROOT / "roles" / "slurm_conf" / "templates").glob("*.j2")):
-        text = template.read_text()
-        assert not any(word in text for word in ("ansible_", "hostvars", "groups[", "lookup(", "comment }}")), (
-            template.name
-        )

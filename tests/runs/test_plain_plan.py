@@ -53,14 +53,3 @@ def test_check_mode_ends_with_the_plan(tmp_path: Path) -> None:
     assert told.count(f"node1: {DROP_IN}\n") == 1
     assert "\n+[Unit]\n" in told
     assert "nothing would change" not in told
-
-
-def test_check_mode_says_where_nothing_would_change(tmp_path: Path) -> None:
-    assert "nothing would change" in planned(tmp_path, "--check")
-
-
-def test_a_run_that_acts_ends_with_no_plan(tmp_path: Path) -> None:
-    told = planned(tmp_path, node2=MASKED)
-
-    assert "munge is masked" not in told
-    assert "nothing would change" not in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import threading
@@ -210,14 +209,6 @@ def test_a_run_that_reaches_no_machine_is_not_success(tmp_path: Path) -> None:
     assert exit_code("provision", report) is ExitCode.BAD_REQUEST
 
 
-def test_a_check_run_shows_differences_and_changes_nothing(tmp_path: Path) -> None:
-    report, _ = run(write_playbook(tmp_path / "try.yml", TOUCH), check=True, diff=True)
-
-    assert report.changed == 3
-    assert not list(tmp_path.glob("made-*"))
-    assert all(diff.text.endswith("+a") for diff in report.diffs)
-
-
 # A task that ignores every polite signal, as apt does in the middle of a package.
 STUBBORN = """
     - name: Hold on
@@ -385,15 +376,3 @@ def test_an_error_in_our_own_code_does_not_leave_ansible_running(tmp_path: Path)
         playbooks.run([playbook], inventory=inventory, record=record, on_event=broken)
 
     assert processes_of(journal.state_directory(inventory)) == []
-
-
-def test_ansible_is_found_when_our_interpreter_is_called_by_its_path_alone(tmp_path: Path) -> None:
-    stages_in(tmp_path, base="- ansible.builtin.debug:\n")
-    inventory = write_inventory(tmp_path)
-    path = "/usr/bin:/bin"
-
-    process = start(tmp_path, ["provision", str(inventory), "base"], env={"HOME": str(tmp_path), "PATH": path})
-    _, err = process.communicate(timeout=PATIENCE)
-
-    assert process.returncode == 0, err
-    assert shutil.which("ansible-playbook", path=path) is None, "it would have been found anyway"

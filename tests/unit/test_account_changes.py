@@ -246,24 +246,6 @@ def asked(tmp_path: Path, answers: dict[str, str], code: int = 0) -> Any:
     return facts_from({"commands": {"slurm_accounts": {"rc": done.returncode, "text": done.stdout}}})
 
 
-def test_ten_thousand_users_are_read_and_one_who_differs_is_found(tmp_path: Path) -> None:
-    names = [f"u{number * 7919 % 99991:05}" for number in range(10_000)]
-    group = {"name": "all", "users": [{"name": name, "MaxJobs": 5} for name in names]}
-    answers = database(
-        account=["all|o|d"],
-        user=[f"{name}|all" for name in names],
-        assoc=[row("assoc", Account="all", Lineage="/all/", Fairshare="1")]
-        + [row("assoc", Account="all", Lineage=f"/all/0-{name}/", User=name, MaxJobs="5") for name in names[:-1]]
-        + [row("assoc", Account="all", Lineage=f"/all/0-{names[-1]}/", User=names[-1], MaxJobs="6")],
-    )
-
-    found = slurm_accounts.checks(asked(tmp_path, answers), {**WANTS, "accounts": [GROUP, group]})
-
-    assert [(check.id, check.observed) for check in found if not check.ok] == [
-        ("slurm_accounts.users", f"MaxJobs of {names[-1]} in all is 6, not 5")
-    ]
-
-
 def test_a_database_that_refuses_says_why_through_the_script_too(tmp_path: Path) -> None:
     found = slurm_accounts.checks(asked(tmp_path, {"tres": "sacctmgr: error: it is away"}, 1), WANTS)
 

@@ -59,13 +59,6 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_commands_are_the_promised_ones() -> None:
-    promised = "check render discover preflight plan provision verify report status node lint-job lab"
-
-    assert [name for name in ALL if " " not in name] == [*promised.split(), "completion"]
-    assert {"lab up", "lab down", "lab status", "lab ssh"} <= ALL.keys()
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
     result = call(*name.split(), "--help")
@@ -82,15 +75,6 @@ def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
         # Click keeps the help option of the first context that it sees, for other tests too.
         context = click.Context(group, help_option_names=cli.context_settings["help_option_names"])
         group.make_parser(context).parse_args([word for word in words if word != "/etc"])
-
-
-@pytest.mark.parametrize("name", ["discover", "preflight", "plan", "provision", "verify", "status"])
-def test_options_of_ansible_keep_its_names_and_letters(name: str) -> None:
-    text = call(name, "--help").output
-
-    for option in ("-l, --limit", "-e, --extra-vars", "-f, --forks", "-u, --user", "-K, --ask-become-pass", "--json"):
-        assert option in text
-    assert "--vault-password-file" in text
 
 
 def test_help_does_not_import_what_only_a_run_needs() -> None:

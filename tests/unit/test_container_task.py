@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import fcntl
 import functools
@@ -314,14 +313,6 @@ def test_the_images_variables_win_but_for_those_that_are_kept(task: Any) -> None
     assert kept == {**same, "PATH": "/image", "MARK": "job", "LANG": "de_DE"}
 
 
-@pytest.mark.parametrize(
-    ("visible", "granted", "inside"),
-    [("1", "1", "0"), ("2,3", "2,3", "0,1"), ("3", "2,3", "1"), ("0", "2", "0"), ("GPU-1", "1", "GPU-1")],
-)
-def test_gpus_are_counted_as_the_container_has_them(task: Any, visible: str, granted: str, inside: str) -> None:
-    assert task.renumbered(visible, granted.split(",")) == inside
-
-
 def test_ranks_meet_where_torchrun_slurm_has_them_meet(task: Any) -> None:
     step = {
         "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "2", "SLURM_STEP_NODELIST": "gpu[01-02]", "SLURM_NODEID": "1",
@@ -406,15 +397,6 @@ def test_a_name_that_no_image_has_is_told_with_those_that_are_there(
 
     assert told == "no image pytorch:2.13 here. There are: harbor.example/ai/nemo:24.07, mine:1, pytorch:cluster"
     assert module.ABSENT.search('short-name "pytorch:2.13" did not resolve to an alias and no unqualified-search')
-
-
-def test_why_a_program_did_not_start_is_known_in_a_container_that_has_no_python() -> None:
-    text = (content.ROOT / "roles/slurm_image/files/image/container_programs.py").read_text(encoding="utf-8")
-    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    late = [node for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)]
-
-    assert functions
-    assert late == []
 
 
 @pytest.mark.parametrize("named", ["python3", "{place}/python3"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -14,7 +13,6 @@ from provision.judge.ddp_blame import who_broke as who_broke_of
 from provision.judge.ddp_evidence import Accused, Evidence, Record, Wants, evidence_from
 from provision.judge.ddp_logs import LOG_CAUSES, cause_in, last_words
 from provision.judge.ddp_plan import Job, Plan
-from provision.model.gres import gpus
 
 EXPECTED = {"node1": 2, "node2": 2}
 
@@ -482,20 +480,3 @@ def test_healthy_logs_lead_to_no_cause():
 
     assert cause_in([healthy]) == ("", "")
     assert len(FIXTURES) == len(LOG_CAUSES)
-
-
-@pytest.mark.parametrize(
-    ("gres", "count"),
-    [("gpu:A40:4", 4), ("gpu:2", 2), ("gpu:a100:2,gpu:v100:1,nic:2", 3), (["gpu:sim:2"], 2), (None, 0), ("", 0)],
-)
-def test_gpus_are_counted_from_slurms_words(gres, count):
-    assert gpus(gres) == count
-
-
-def test_judging_changes_nothing_in_the_evidence():
-    found = evidence(exit_code=3, state="FAILED")
-    before = copy.deepcopy(found)
-
-    judge(found)
-
-    assert found == before

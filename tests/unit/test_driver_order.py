@@ -10,13 +10,10 @@ from typing import Any
 import driver_machines
 import pytest
 import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 from machines import plugin
 
 from provision import content
 from provision.judge import gpu_stage, road
-from provision.nvidia.driver_plan import Plan, Step, StepKind
 
 TASKS = content.ROOT / "roles/nvidia_driver/tasks"
 
@@ -33,20 +30,6 @@ def tasks(path: Path) -> Iterator[dict[str, Any]]:
     yield from flat(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def kinds_of(file: str, words: str) -> set[StepKind]:
-    """Return the kinds of steps for which a task is run; none of them in check mode, where it says so."""
-    (task,) = [task for task in tasks(TASKS / file) if words in str(task)]
-    conditions = [task["when"]] if isinstance(task["when"], str) else task["when"]
-
-    def holds(kind: StepKind) -> bool:
-        plan = Plan(pending=(Step(kind, "any words"),)).as_dict()
-        values = {"__nvidia_driver_state": {"plan": plan}, "ansible_check_mode": False}
-        templar = Templar(DataLoader(), variables=values)
-        return all(templar.template(trust_as_template(f"{{{{ {one} }}}}")) for one in conditions)
-
-    return {kind for kind in StepKind if holds(kind)}
-
-
 def position(name: str) -> int:
     return next(place for place, task in enumerate(tasks(TASKS / "change.yml")) if name in str(task))
 
@@ -57,31 +40,6 @@ def test_all_that_an_installation_needs_is_resolved_before_the_drain_and_the_dra
     assert resolve < drain < install
     # Nothing that is on the machine is changed before it is known that all of it can be installed.
     assert resolve < min(position("repository_key"), position("files.yml"), position("update_cache"))
-
-
-def test_whatever_is_to_be_installed_is_resolved_first() -> None:
-    assert kinds_of("change.yml", "resolve.yml") == {StepKind.INSTALL, StepKind.REPLACE, StepKind.BUILD}
-
-
-def test_what_only_some_steps_need_is_done_for_these_alone() -> None:
-    assert kinds_of("install.yml", "Replace a driver of another version") == {StepKind.REPLACE}
-    assert kinds_of("activate.yml", "Keep nouveau away") == {StepKind.INITRAMFS}
-
-
-def test_nothing_but_the_stages_end_gives_a_node_back() -> None:
-    giving = {
-        path.relative_to(content.ROOT / "roles").as_posix()
-        for path in (content.ROOT / "roles").glob("*/tasks/*.yml")
-        for task in tasks(path)
-        if task.get("slurm_node", {}).get("state") == "resumed" and not task.get("check_mode")
-    }
-    named = [path.name for path in TASKS.glob("*.yml") for task in tasks(path) if "return.yml" in str(task)]
-    plays = yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8"))
-    ending = [number for number, play in enumerate(plays) if "tasks_from': 'return'" in str(play)]
-
-    assert giving == {"nvidia_driver/tasks/return_node.yml"}
-    assert named == []
-    assert ending == [len(plays) - 1]
 
 
 @pytest.fixture
@@ -118,16 +76,6 @@ def test_a_training_that_slurm_does_not_know_stops_preflight_before_anything_is_
     first, rest = road.before(judged, ["slurm_compute"])
     assert [check.id for check in first if not check.ok] == ["nvidia_driver.processes"]
     assert rest == {"preflight": [], "nvidia_driver": [check for check in checks if check not in first]}
-
-
-def test_the_stage_asks_who_holds_the_gpus_before_anything_is_changed() -> None:
-    asking = [task["nvidia_driver_state"]["purpose"] for task in tasks(TASKS / "plan.yml")]
-    gpu = [play for play in yaml.safe_load(content.playbook("gpu").read_text(encoding="utf-8")) if "hosts" in play]
-
-    assert asking == ["plan"]
-    first = gpu[0]["tasks"][0]["ansible.builtin.import_role"]
-    assert (first["name"], first["tasks_from"]) == ("nvidia_driver", "sort")
-    assert next(tasks(TASKS / "sort.yml"))["ansible.builtin.import_tasks"] == "plan.yml"
 
 
 @pytest.mark.parametrize(("kept", "verdict"), [(True, "fail"), (False, "pass"), (None, "unknown")])

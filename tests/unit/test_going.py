@@ -54,24 +54,6 @@ def test_a_bar_shows_stage_task_machines_and_time() -> None:
     assert (look.failed, look.elapsed, look.left) == (1, "1:05", "")
 
 
-def test_before_the_first_stage_the_machines_are_being_reached() -> None:
-    look = Run().going.look(2.0)
-
-    assert (look.stage, look.task, look.done, look.machines) == ("access", "reach the machines", 0, 3)
-
-
-def test_the_bar_is_as_long_as_the_play_has_machines_once_that_is_known() -> None:
-    run = building()
-    run.ended("head", 1.0)
-    assert run.going.look(1.0).machines == 3
-
-    run.task("Push the image", at=2.0)
-    assert run.going.look(2.0).machines == 1
-
-    run.task("Start", at=3.0, play="Run Slurm")
-    assert run.going.look(3.0).machines == 3
-
-
 def test_the_time_left_is_what_the_last_run_still_took_from_here() -> None:
     run = building(expected=[("containers", 40.0), ("slurm", 50.0)])
 
@@ -117,16 +99,6 @@ def test_a_line_that_was_said_anyway_counts_for_the_15_seconds() -> None:
     assert run.lines == ["containers: started after 0:00", "containers: Build the image: changed head"]
     assert run.going.silent(26.0) == []
     assert run.going.silent(27.0) == ["containers: Push the image: waiting (0:15)"]
-
-
-@pytest.mark.parametrize("settings", [{"live": True}, {"verbosity": 2}])
-def test_a_bar_and_ansibles_own_output_take_the_place_of_lines(settings: dict[str, Any]) -> None:
-    run = building(**settings)
-    run.ended("head", 10.0, changed=True)
-    run.task("Push the image", at=20.0)
-
-    assert run.lines == []
-    assert run.going.silent(100.0) == []
 
 
 def test_with_verbosity_1_each_task_is_named_beside_a_bar_too() -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from declare import cluster
 
 from provision import content
-from provision.errors import ClusterctlError
 from provision.judge import job_docker
 from provision.model.checks import Check
 
@@ -24,48 +22,6 @@ sys.path.remove(str(IMAGE))
 GROUP = [{"name": "dockerjobs", "gid": 3100}]
 SOCKET: dict[str, Any] = {"job_docker": "socket", "job_docker_group": "dockerjobs", "cluster_groups": GROUP}
 NET: dict[str, Any] = {"name": "test-net", "subnet": "10.77.0.0/24"}
-
-
-def test_the_choice_is_the_sites() -> None:
-    cluster(**SOCKET)
-    cluster(
-        **SOCKET, job_docker_overlay_networks=[NET, NET | {"name": "b", "subnet": "10.78.0.0/24", "encrypted": True}]
-    )
-    cluster(job_docker="podman", job_docker_overlay_networks=[])
-
-
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"job_docker": "socket"}, "root on the compute nodes"),
-        ({"job_docker": "socket", "job_docker_group": "docker"}, "not in cluster_groups"),
-        ({"job_docker_group": "dockerjobs", "cluster_groups": GROUP}, "job_docker is not socket"),
-        ({"job_docker_overlay_networks": [NET]}, "rootless Podman"),
-        ({"job_docker": "none", "job_docker_overlay_networks": [NET]}, "rootless Podman"),
-        (SOCKET | {"job_docker_overlay_networks": "test-net"}, "must be a list"),
-        (SOCKET | {"job_docker_overlay_networks": ["test-net"]}, "no mapping"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"driver": "overlay"}]}, "'driver' is none of"),
-        (SOCKET | {"job_docker_overlay_networks": [NET, NET]}, "named twice"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"name": "ingress"}]}, "Docker's own"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"name": "a b"}]}, "no name of a network"),
-        (SOCKET | {"job_docker_overlay_networks": [{"name": "a"}]}, "subnet is None"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"subnet": "10.77.0.1/24"}]}, "it must be one such as"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"subnet": "10.77.0.0/30"}]}, "it must be one such as"),
-        (SOCKET | {"job_docker_overlay_networks": [NET | {"encrypted": "yes"}]}, "true or false"),
-        (SOCKET | {"job_docker_overlay_networks": [NET, NET | {"name": "b", "subnet": "10.77.0.0/16"}]}, "overlaps"),
-    ],
-)
-def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -> None:
-    with pytest.raises(ClusterctlError, match=words) as refused:
-        cluster(**variables)
-    assert refused.value.fix
-
-
-def test_a_machines_own_address_is_in_no_overlay_network() -> None:
-    nodes = {"node1": {"node_cpus": 2, "node_real_memory": 900, "ansible_host": "10.77.0.9"}}
-
-    with pytest.raises(ClusterctlError, match=r"10\.77\.0\.9, a machine's address"):
-        cluster(nodes, **SOCKET, job_docker_overlay_networks=[NET])
 
 
 WANTS: dict[str, Any] = {

@@ -12,7 +12,6 @@ import pytest
 from declare import cluster
 
 from provision import content
-from provision.errors import ClusterctlError
 from provision.inventory import declared_environment
 from provision.slurm.render import render
 
@@ -24,38 +23,6 @@ sys.path.remove(str(IMAGE))
 
 MOUNTS = {"cluster_mounts": [{"path": "/data", "fstype": "present"}, {"path": "/scratch", "fstype": "local"}]}
 OFFLINE = {"wheels": "/data/wheels", "models": "/data/models", "datasets": "/data/sets"}
-
-#: Variables that are refused, each with a word of the refusal.
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"job_environment": ["A=b"]}, "must map names to values"),
-    ({"job_environment": {"A B": "x"}}, "no variable's name"),
-    ({"job_environment": {"1A": "x"}}, "no variable's name"),
-    ({"job_environment": {"SLURM_JOB_ID": "1"}}, "is Slurm's or the node's"),
-    ({"job_environment": {"LD_PRELOAD": "/x.so"}}, "changes programs of the system's"),
-    ({"job_environment": {"PATH": "/x"}}, "a user sets it"),
-    ({"job_environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "is Slurm's or the node's"),
-    ({"job_environment": {"A": True}}, "put it in quotes"),
-    ({"job_environment": {"A": None}}, "put it in quotes"),
-    ({"job_environment": {"A": "a\nexport B=c"}}, "one line"),
-    ({"job_environment": {"HF_HOME": "models"}}, "must be an absolute path"),
-    ({"job_environment": {"TORCH_HOME": "/srv/torch"}}, "which no job sees"),
-    ({"job_offline": "/data"}, "must map what there is"),
-    ({"job_offline": {"wheel": "/data"}}, "did you mean wheels?"),
-    ({"job_offline": {"wheels": "wheels"}}, "must be an absolute path"),
-    ({"job_offline": {"wheels": "/data/../etc"}}, "must be an absolute path"),
-    ({"job_offline": {"models": "/srv/models"}}, "which no job sees"),
-    ({"job_offline": {"models": "/scratch/models"}}, "which no job sees"),
-    ({"job_offline": OFFLINE, "slurm_version": "23.11"}, "needs Slurm"),
-    ({"job_offline": OFFLINE, "slurm_conf_parameters": {"TaskProlog": None}}, "take 'TaskProlog: null' out"),
-]
-
-
-@pytest.mark.parametrize(("variables", "words"), BAD)
-def test_what_could_not_work_is_refused(variables: dict[str, Any], words: str) -> None:
-    with pytest.raises(ClusterctlError) as refused:
-        cluster(**MOUNTS, **variables)
-
-    assert words in f"{refused.value.problem} {refused.value.fix}"
 
 
 @pytest.mark.parametrize(

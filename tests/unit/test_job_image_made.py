@@ -92,16 +92,6 @@ def test_a_reference_is_copied_once_and_remembered_by_its_digest(
     assert copy[-1].startswith("docker://head:5001/clusterctl/jobs/lab/x:1-")
 
 
-def test_of_an_image_for_several_architectures_this_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = {"manifests": [{"digest": DIGEST, "platform": {"architecture": HERE}}]}
-    one, skopeo = image(
-        tmp_path, monkeypatch, {"docker://harbor.site/x:1": listed, f"docker://harbor.site/x@{DIGEST}": PLAIN}
-    )
-
-    assert one.make() == DIGEST
-    assert len(skopeo.ran) == 1
-
-
 @pytest.mark.parametrize(
     ("answers", "words"),
     [

@@ -9,12 +9,9 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jinja2
 import pytest
-import yaml
 from machines import plugin
 
-from provision.content import ROOT
 from provision.judge import job_images
 from provision.model.checks import Check, Verdict
 from provision.model.facts import facts_from
@@ -503,36 +500,3 @@ def test_a_job_that_ends_during_the_run_leaves_its_image_to_the_next_one() -> No
     now = judged(facts, left=[A])["collected"]
     assert now.verdict is Verdict.PASS
     assert "until the next provision" in now.observed
-
-
-def test_what_is_still_to_be_made_is_made_by_a_run_with_the_controller() -> None:
-    assert "without --limit" in judged(on_node(), references={KEY: ""})["stored"].fix
-    assert "--limit" not in judged(on_node())["stored"].fix
-
-
-def test_a_node_has_what_the_registry_has_before_slurmd_runs_and_an_image_keeps_no_node_from_slurm() -> None:
-    plays = yaml.safe_load((ROOT / "playbooks/slurm.yml").read_text())
-    names = [play["name"] for play in plays]
-    first, *last = [play["name"] for play in plays if "job_images" in json.dumps(play)][1:]
-    assert last == names[-2:]
-    assert "on=" not in plays[-2]["hosts"]
-    assert plays[-3]["ansible.builtin.import_playbook"] == "prove.yml"
-
-    # Podman comes with Slurm's image.
-    assert names.index("Build Slurm's image") < names.index(first)
-    assert [first, "Run Slurm on the compute nodes"] == names[names.index(first) :][:2]
-    ahead = plays[names.index(first)]
-    assert [task["ansible.builtin.import_role"]["tasks_from"] for task in ahead["tasks"]] == ["ahead"]
-    (block,) = yaml.safe_load((ROOT / "roles/job_images/tasks/ahead.yml").read_text())
-    assert [task["ansible.builtin.include_tasks"] for task in block["block"]] == ["place.yml"], "nothing is built"
-    assert block["rescue"], "what fails there is told by the last play"
-    for words in ("'slurm_service', on='others'", "'job_images', on='others'", "groups['slurm_compute']"):
-        assert words in ahead["hosts"], "only nodes that get slurmd and lack an image"
-
-
-def test_none_that_is_not_made_is_pulled() -> None:
-    tasks = yaml.safe_load((ROOT / "roles/job_images/tasks/place.yml").read_text())
-    placing = next(task for task in tasks if "cluster_image_place" in task)
-    condition = jinja2.Environment(autoescape=True).compile_expression(placing["when"])
-    for reference, placed in ((REFERENCE, True), ("", False), (None, False)):
-        assert condition(__job_images_references={KEY: reference}, item={"key": KEY}) is placed

@@ -26,52 +26,6 @@ cluster_name=lab
 """
 ARCHIVE = {"name": "a", "archive": "/x.tar"}
 
-#: Entries that are refused, each with a word of the refusal.
-BAD: list[tuple[Any, str]] = [
-    ("pytorch", "must be a list of mappings"),
-    (["pytorch"], "must be a list of mappings"),
-    ([{"name": "a", "reference": "h.x:99999/a:1"}], "its port is not from 1 to 65535"),
-    ([{"name": "a", "reference": "h.x:0/a:1"}], "its port is not from 1 to 65535"),
-    ([{"name": "a", "reference": f"h.x:{'9' * 5000}/a:1"}], "its port is not from 1 to 65535"),
-    ([{"name": "head:65536/a", "archive": "/x.tar"}], "its port is not from 1 to 65535"),
-    ([{"archive": "/x.tar"}], "image 1 of the list has no name"),
-    ([{"Name": "a", "archive": "/x.tar"}], "an image has no Name did you mean name?"),
-    ([{"NAME": "a", "archive": "/x.tar"}], "did you mean name?"),
-    ([{"name": 1.0, "archive": "/x.tar"}], "must be a text"),
-    ([{"name": "a b", "archive": "/x.tar"}], "no blanks"),
-    ([{"name": "PyTorch:1.0", "archive": "/x.tar"}], "lower case"),
-    ([{"name": "a@sha256:00", "archive": "/x.tar"}], "no digest"),
-    ([{"name": "-a", "archive": "/x.tar"}], "no name of an image"),
-    ([{"name": "a:", "archive": "/x.tar"}], "no name of an image"),
-    ([{"name": "../a", "archive": "/x.tar"}], "no name of an image"),
-    ([{"name": "a"}], "no source: containerfile, archive or reference"),
-    ([{"name": "a", "archive": "/x.tar", "reference": "h.x/a:1"}], "both archive and reference"),
-    ([{"name": "a", "archiv": "/x.tar"}], "did you mean archive?"),
-    (
-        [{"name": "a", "archive": "/x.tar", "revision": "2"}],
-        "revision is '2': a number is written without quotes raise it by one",
-    ),
-    ([{"name": "a", "archive": "/x.tar", "revision": 0}], "revision is 0: it must be a number from 1 on"),
-    ([{"name": "a", "archive": "/x.sqsh"}], "only enroot can mount"),
-    ([{"name": "a", "archive": "~/x.tar"}], "neither on the controller"),
-    ([{"name": "a", "archive": "../x.tar"}], "neither on the controller"),
-    ([{"name": "a", "archive": "/x y.tar"}], "written plainly"),
-    ([{"name": "a", "archive": 7}], "written plainly"),
-    ([{"name": "a", "reference": "debian:12"}], "names no registry"),
-    ([{"name": "a", "reference": "harbor.site#team/a:1"}], "enroot's way"),
-    ([{"name": "a", "reference": "https://harbor.site/a:1"}], "without ://"),
-    ([{"name": "a", "reference": "harbor.site/A B"}], "no REGISTRY/IMAGE:TAG"),
-    ([ARCHIVE, {"name": "a:latest", "reference": "h.x/a:1"}], "a:latest is declared twice"),
-]
-
-
-@pytest.mark.parametrize(("value", "words"), BAD)
-def test_what_could_not_be_made_or_called_is_refused(value: Any, words: str) -> None:
-    with pytest.raises(ClusterctlError) as refused:
-        cluster(job_images=value)
-
-    assert words in f"{refused.value.problem} {refused.value.fix}"
-
 
 @pytest.mark.parametrize(
     ("name", "stored"),
@@ -102,18 +56,6 @@ def in_inventory(tmp_path: Path, entries: str) -> Any:
     (tmp_path / "group_vars").mkdir(exist_ok=True)
     (tmp_path / "group_vars" / "all.yml").write_text(f"---\njob_images:\n{entries}")
     return declared(loader.load(tmp_path / "inventory.ini"))
-
-
-def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
-    good = "  - {name: one, archive: /data/one.tar}\n"
-    for bad, words in (
-        ("  - name: Two\n    archive: /x.tar\n", "line 4: job_images: name is 'Two'"),
-        ("  - name: two\n    archive: two.tar\n", "line 5: job_images: two: "),
-        ("  - name: two\n    containerfile: two\n", "No such file or directory"),
-    ):
-        with pytest.raises(ClusterctlError) as refused:
-            in_inventory(tmp_path, good + bad)
-        assert words in refused.value.problem
 
 
 def tar(*names: str) -> bytes:

@@ -46,12 +46,6 @@ def test_jobs_that_do_as_they_should_pass() -> None:
     assert {name: str(check.verdict) for name, check in judged().items()} == dict.fromkeys(jobs.SUBJECT.names, "pass")
 
 
-@pytest.mark.parametrize("text", [GOOD, "", "node1| waits 9 PENDING Resources", "garbage", "node1| ran \x1b[2J"])
-@pytest.mark.parametrize("daemons", [("slurmd",), ("slurmctld",), ()])
-def test_every_check_is_given_for_every_machine(text: str, daemons: tuple[str, ...]) -> None:
-    assert sorted(judged(text, daemons=daemons)) == sorted(jobs.SUBJECT.names)
-
-
 def test_one_node_is_not_taken_for_another_whose_name_begins_alike() -> None:
     assert said(GOOD, "node1")["job"] == "12"
     assert "job" not in said(GOOD, "node10")

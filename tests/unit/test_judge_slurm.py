@@ -36,14 +36,6 @@ def gres(own: str | None = None, slurmctld: str | None = None, **changes: Any) -
     return by_name(slurm.checks(facts(own, slurmctld), wants(**changes)))["gres"]
 
 
-@pytest.mark.parametrize("daemons", [("slurmd",), ("slurmctld",), ("slurmctld", "slurmd"), ()])
-@pytest.mark.parametrize("said", ["", None])
-def test_every_check_is_given_for_every_machine(daemons: tuple[str, ...], said: str | None) -> None:
-    found = slurm.checks(facts(said, said), wants(daemons=daemons))
-
-    assert sorted(check.id for check in found) == sorted(slurm.SUBJECT.ids)
-
-
 @pytest.mark.parametrize("words", [["IDLE"], ["MIXED"], ["ALLOCATED", "COMPLETING"], ["IDLE", "PLANNED"], "IDLE"])
 def test_a_node_that_takes_jobs_passes(words: Any) -> None:
     assert state(state=words).verdict == "pass"

@@ -24,12 +24,6 @@ def with_state(**state: Any) -> str:
     return machine(container(State=state))
 
 
-@pytest.mark.parametrize("daemons", [("slurmd",), ("slurmctld",), ("slurmctld", "slurmd"), ()])
-@pytest.mark.parametrize("said", ["", None])
-def test_every_check_is_given_for_every_machine(daemons: tuple[str, ...], said: str | None) -> None:
-    assert sorted(judged(said, said, daemons=daemons)) == sorted(slurm_daemons.SUBJECT.names)
-
-
 def test_daemons_that_run_as_built_and_answer_pass() -> None:
     assert verdicts(slurm_daemons.checks(facts(), wants())) == dict.fromkeys(slurm_daemons.SUBJECT.names, "pass")
 

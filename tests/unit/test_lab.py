@@ -242,13 +242,6 @@ def test_the_stand_in_always_says_that_it_is_one(
     assert "SIMULATED" in capsys.readouterr().err
 
 
-def test_the_stand_in_does_not_pretend_to_know_what_it_does_not(
-    nvidia_smi: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert nvidia_smi.main(["topo", "-m"]) == 2
-    assert capsys.readouterr().out == ""
-
-
 def make_keys(directory: Path, *machines: str) -> list[str]:
     """Run the script and return the names of the keys it made."""
     command = [str(ROLE / "files" / "make-keys"), str(directory), "a lab", *machines]

@@ -111,13 +111,6 @@ def test_what_cannot_be_a_mirror_is_refused(site: dict[str, Any], says: str) -> 
     assert refused.value.entry[0] == "container_images_mirrors"
 
 
-def test_with_a_sites_registry_the_fix_is_one_of_the_two_variables() -> None:
-    with pytest.raises(ClusterctlError) as refused:
-        chosen(nodes(4), container_images_mirrors=["node1"], container_images_registry="harbor/x")
-
-    assert refused.value.fix == "take container_images_mirrors out, or container_images_registry"
-
-
 @pytest.mark.parametrize("size", [0, -5, "0", "-5", True, "much"])
 def test_a_mirror_without_room_is_refused(size: Any) -> None:
     with pytest.raises(

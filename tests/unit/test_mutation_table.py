@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import managed_things
 import pytest
-import yaml
 
 from provision import content
 from provision.judge import (
@@ -36,9 +33,6 @@ from provision.judge import (
     slurm_running,
     users_before,
 )
-from provision.model.managed import KINDS
-from provision.nvidia import driver_packages
-from provision.rdma import gpudirect_machine
 
 sys.path.insert(0, str(content.ROOT / "tests/lab"))
 from mutation import Row
@@ -258,92 +252,3 @@ def test_each_check_turns_red_in_a_batch() -> None:
     wanted = {check for check, _ in things() | judged()} - {name.partition(" ")[0] for name in elsewhere()}
 
     assert wanted - {name.partition("@")[0] for name in red} == set()
-
-
-def test_what_is_proven_elsewhere_is_in_no_row() -> None:
-    assert elsewhere() <= {f"{check} {thing}".rstrip() for check, thing in things() | judged()}
-    for name in elsewhere():
-        check, _, thing = name.partition(" ")
-        assert not any(row.is_about(check, thing) for row in ROWS), name
-
-
-#: Each way of molecule/shared/mutate.yml, by the kinds of things that it breaks.
-WAYS = {"edited": ("files",), "gone": ("files",), "places": ("directories", "absent")}
-
-#: Roles whose files follow from a plan, so that no data names them, each with all that they may write;
-PLANNED = {
-    "nvidia_driver": {*driver_packages.FILES, driver_packages.APT_KEY},
-    "gpudirect_rdma": {gpudirect_machine.AT_BOOT, gpudirect_machine.OPTIONS, gpudirect_machine.AFTER_OFED},
-}
-#: and of these what other systems have than a scenario's machine, with the unit test that breaks it.
-ON_OTHER_SYSTEMS = {
-    "nvidia_driver": {
-        "each_file_and_key_of_a_driver_that_is_spoilt_is_named_and_written_again": [driver_packages.PERSISTENCE],
-    },
-}  # fmt: skip
-
-
-def mutated(role: str) -> list[dict[str, Any]]:
-    """Return with which variables the scenario of a role has all that it manages broken."""
-    found = []
-    for playbook in ("verify", "side_effect"):
-        file = content.ROOT / f"molecule/{MADE_UP[role]}/{playbook}.yml"
-        plays = yaml.safe_load(file.read_text(encoding="utf-8"))
-        tasks = [task for play in plays for task in play.get("tasks", ())]
-        asked = [task["vars"] for task in tasks if task.get("ansible.builtin.include_tasks") == "../shared/mutate.yml"]
-        found += [one for one in asked if one["mutate_role"] == role]
-    return found
-
-
-def kinds_of(role: str) -> set[str]:
-    """Return the kinds of things that a role's data names."""
-    file = content.ROOT / "roles" / role / "vars/main.yml"
-    return set(yaml.safe_load(file.read_text(encoding="utf-8")).get(f"__{role}_managed", {})) & set(KINDS)
-
-
-@pytest.mark.parametrize("role", MADE_UP)
-def test_all_that_a_role_of_a_made_up_machine_manages_is_broken_in_its_scenario(role: str) -> None:
-    kinds = kinds_of(role)
-    assert bool(kinds) is (role not in PLANNED), "it says nowhere what it manages"
-    ways = [way for one in mutated(role) for way in one["mutate_ways"]]
-    broken = {kind for way in ways for kind in WAYS[way]}
-
-    # A package is taken away or let go by a task of the scenario's own.
-    assert kinds - {"packages"} <= broken, kinds
-    assert {"edited", "gone"} <= set(ways)
-
-
-@pytest.mark.parametrize("role", PLANNED)
-def test_each_path_that_follows_from_a_plan_is_broken_in_its_scenario_or_in_a_unit_test(role: str) -> None:
-    broken: dict[str, set[str]] = {}
-    for one in mutated(role):
-        for way in one["mutate_ways"]:
-            for kind in WAYS[way]:
-                entries = one["mutate_planned"].get(kind, ())
-                broken.setdefault(way, set()).update(
-                    str(entry["path"] if kind != "absent" else entry) for entry in entries
-                )
-    elsewhere = {path for paths in ON_OTHER_SYSTEMS.get(role, {}).values() for path in paths}
-
-    assert broken["edited"] == broken["gone"]
-    files = broken["edited"] | {path for path in broken["places"] if "clusterctl" in path.rpartition("/")[2]}
-    assert files | elsewhere == PLANNED[role]
-    assert not files & elsewhere
-    # And the directory of each.
-    assert {path.rpartition("/")[0] for path in broken["edited"]} <= broken["places"]
-
-
-def test_a_key_that_a_role_has_fetched_is_judged() -> None:
-    fetching = {
-        path.parts[-3]
-        for path in content.ROOT.glob("roles/*/tasks/*.yml")
-        if re.search(r"^ +repository_key:$", path.read_text(encoding="utf-8"), re.M)
-    }
-    judged_by_data = {
-        role
-        for role in fetching - PLANNED.keys()
-        for data in [yaml.safe_load((content.ROOT / f"roles/{role}/vars/main.yml").read_text(encoding="utf-8"))]
-        if any("fingerprints" in entry for entry in data[f"__{role}_managed"]["files"])
-    }
-
-    assert fetching == judged_by_data | {"nvidia_driver"}

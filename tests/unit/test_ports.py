@@ -125,19 +125,6 @@ def test_what_comes_in_at_a_machine_is_what_others_connect_to_there() -> None:
     assert {one["protocol"] for one in at_a_node["ways"]} == {"tcp"}
 
 
-def test_the_table_has_a_line_for_each_and_many_machines_folded() -> None:
-    found = [
-        Port("22", "tcp", ("control node",), tuple(f"node{number}" for number in range(1, 9)), "sshd", "ansible_port"),
-        Port("all", "tcp", ("slurm_compute",), ("slurm_compute",), "jobs", "slurm_conf_parameters: SrunPortRange"),
-    ]
-
-    assert table([row.as_dict() for row in found]) == [
-        "PORT     FROM          TO         WHAT  SET BY",
-        "22/tcp   control node  node[1-8]  sshd  ansible_port",
-        "all/tcp  compute       compute    jobs  SrunPortRange",
-    ]
-
-
 def test_the_documentation_has_the_table_of_an_example() -> None:
     found = load(content.ROOT / "inventory/groups")
     lines = table([row.as_dict() for row in ports_from(found.groups, found.hostvars, declared(found))])

@@ -8,7 +8,6 @@ import pytest
 
 from provision.judge import base_system, preflight, road
 from provision.model import memlock
-from provision.model.addresses import hosts_entries
 from provision.model.checks import check_from
 
 READY: dict[str, Any] = {
@@ -191,14 +190,6 @@ def test_what_is_wrong_is_named(name: str, changes: dict[str, Any], verdict: str
     assert bool(check["fix"]) == (verdict != "pass")
 
 
-def test_a_system_that_no_role_serves_is_named_with_those_that_are_served() -> None:
-    check = before("system", os={"id": "rocky", "version": "9.4", "name": "Rocky Linux 9.4 (Blue Onyx)"})
-
-    assert check["verdict"] == "fail"
-    assert check["observed"] == "Rocky Linux 9.4 (Blue Onyx)"
-    assert check["expected"] == "debian 12/13, ubuntu 22.04/24.04"
-
-
 def test_cgroup_v1_is_refused_before_anything_changes_unless_the_site_lets_it_in() -> None:
     old = {"hardware": {"cgroup_version": 1}}
     refused = before("cgroup", **old)
@@ -373,23 +364,6 @@ def test_what_systemd_gives_services_is_what_it_was_told(wanted: str, manager: A
     state = {**READY["state"], "manager": manager}
 
     assert after("limits", {"service_memlock": wanted}, state=state)["verdict"] == verdict
-
-
-def test_every_host_with_an_address_is_in_the_hosts_file() -> None:
-    hostvars: dict[str, dict[str, Any]] = {
-        "head": {"ansible_host": "203.0.113.7", "base_system_address": "10.0.18.1"},
-        "node1.example.com": {"ansible_host": "10.0.18.11"},
-        "node2": {"ansible_host": "fd00::12"},
-        "byname": {"ansible_host": "node9.example.com"},
-        "localhost": {"ansible_host": "127.0.0.1"},
-        "10.0.18.13": {},
-    }
-
-    assert hosts_entries(hostvars, hostvars) == [
-        {"address": "10.0.18.1", "names": ["head"]},
-        {"address": "10.0.18.11", "names": ["node1.example.com", "node1"]},
-        {"address": "fd00::12", "names": ["node2"]},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 
 import pytest
 from waiting import until
@@ -46,14 +45,6 @@ def test_a_wide_terminal_gets_every_column(monkeypatch: pytest.MonkeyPatch) -> N
 
     for part in ("slurm", "Start", "1/4 machines, 2 failed", "0:09", "about 0:40 left", "━"):
         assert part in written
-
-
-def test_a_narrow_terminal_gets_one_short_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = drawn(monkeypatch, look(task="A task with quite a long name"), 20)
-
-    assert "0:09 slurm: A task" in written
-    assert "long" not in written
-    assert "machines" not in written
 
 
 def test_a_name_in_brackets_is_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +101,6 @@ def test_a_pipe_is_told_what_is_waited_for_without_any_event(monkeypatch: pytest
         until(lambda: "waiting" in stream.getvalue())
 
     assert stream.getvalue().splitlines() == ["slurm: started after 0:00", "slurm: Start: waiting for node1 (0:15)"]
-
-
-def test_without_a_terminal_nothing_is_imported_for_a_bar() -> None:
-    import subprocess
-
-    code = "import sys; from provision.cli import flow; print([name for name in sys.modules if name[:4] == 'rich'])"
-
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
 @pytest.mark.parametrize(("stream", "asked"), [(io.StringIO(), 0), (Terminal(), 1)], ids=["a pipe", "a terminal"])

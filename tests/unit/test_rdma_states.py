@@ -105,14 +105,8 @@ def test_a_state_is_judged_as_it_should_be(name: str, tmp_path: Path) -> None:
         assert found[check]["verdict"] == verdict, found[check]
         told = " | ".join(str(found[check][key]) for key in ("observed", "expected", "source", "cause", "fix"))
         assert [word for word in words if word not in told] == [], told
-
-
-@pytest.mark.parametrize("name", sorted(STATES))
-def test_what_fails_says_why_and_what_to_do(name: str, tmp_path: Path) -> None:
-    for check in judged(tmp_path, STATES[name]).values():
-        if check["verdict"] in ("fail", "unknown", "warn"):
-            assert check["cause"], check
-            assert check["fix"], check
+    for one in found.values():
+        assert one["verdict"] in ("pass", "skip") or (one["cause"] and one["fix"]), one
 
 
 @pytest.mark.parametrize("name", ["healthy_infiniband", "healthy_soft_roce"])
@@ -128,12 +122,3 @@ def test_software_adapters_are_never_counted_as_proven_hardware(tmp_path: Path) 
 
 def test_a_machine_without_adapters_is_left_in_peace(tmp_path: Path) -> None:
     assert {check["verdict"] for check in judged(tmp_path, {"devices": [], "gpus": []}).values()} == {"skip"}
-
-
-@pytest.mark.parametrize(
-    "state", [STATES["healthy_infiniband"], {"devices": [], "gpus": []}, STATES["driver_not_loaded"]]
-)
-def test_every_check_of_a_machine_is_always_given(state: dict[str, Any], tmp_path: Path) -> None:
-    found = judged(tmp_path, state)
-
-    assert {name for name in found if name.startswith("rdma.")} == set(judge_rdma.SUBJECT.ids)

@@ -15,7 +15,6 @@ from rdma_machines import rdma  # noqa: F401 - the module imports it from Ansibl
 from waiting import PATIENCE
 from worker import free_port
 
-from provision.judge import rdma_transfers
 from provision.judge.rdma_transfers import SUBJECT, Seen
 from provision.judge.rdma_transfers import checks as of_module
 from provision.judge.rdma_transfers import judged as checks
@@ -142,22 +141,6 @@ def test_what_the_serving_side_says_reaches_the_other(
         check = judged(found, ["peer"])[0]
         assert (check.id, check.verdict) == ("rdma.transfer", "fail"), name
         assert "memlock" in check.cause, name
-
-
-def test_a_side_that_only_waited_tells_what_the_other_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
-) -> None:
-    tools(tmp_path, monkeypatch)
-    (tmp_path / "ibv_rc_pingpong").write_text(
-        TOOL.format(fail="").replace("if peer:", "if peer:\n    sys.exit('reg_mr failed')")
-    )
-    steps = schedule(rails("node1", "node2"), HOSTS)
-
-    results = run({name: settings(port, name, steps[name], timeout=4) for name in steps})
-
-    for name, found in results.items():
-        check = judged(found, ["peer"])[0]
-        assert (check.verdict, "memlock" in check.cause) == ("fail", True), (name, check)
 
 
 def test_a_stranger_without_the_word_of_this_run_is_not_served(port: int) -> None:
@@ -412,29 +395,6 @@ def test_memory_of_gpus_is_said_not_to_be_proven() -> None:
     assert "not proven" in told[0].observed
 
 
-FINE = {"peer": "node1", "test": "write", "device": "mlx5_0", "port": 1, "rc": 0, "output": "", "moved": {}}
-ANSWERS: list[Any] = [
-    *(1, "x", {"a": 1}, [1], [[]], [{}], [None], [{**FINE, "peer": {"a": 1}}], [{**FINE, "port": "1"}]),
-    *([{**FINE, "moved": {"symbol_error": "9"}}], [{**FINE, "moved": [1]}], [{**FINE, "rc": "0"}]),
-    *([{**FINE, "output": 7}], [{**FINE, "test": None}], [{**FINE, "moved": {"port_xmit_data": 10**400}}]),
-]
-
-
-@pytest.mark.parametrize("results", ANSWERS, ids=range(len(ANSWERS)))
-def test_an_answer_that_is_no_result_is_unknown_of_its_own_machine(results: Any) -> None:
-    found = {
-        "devices": [{"name": "mlx5_0", "software": False, "ports": [{"number": 1, "state": "Active", "rate": 4.0}]}]
-    }
-    step = {"peer": "node1", "bandwidth": False, "serves": False, "rails": []}
-    plan = {"steps": {"node2": [step]}, "unused": {}, "pairs": ""}
-
-    told = rdma_transfers.checks({"results": results}, "node2", found, plan, {"simulated": False, "share": 0.8})
-
-    assert {check.id for check in told} == set(SUBJECT.ids)
-    assert told[0].verdict == "unknown"
-    assert not [check for check in told if check.verdict == "pass"]
-
-
 @pytest.mark.parametrize(
     "text", ["\n" * 10**6, " " * 10**6, "1 1 " * 250_000, "1 1 1.2.3 4.5.6 7..8\n", "1 " * 500_000]
 )
@@ -510,27 +470,6 @@ def test_an_answer_that_is_no_list_of_results_is_unknown_and_stops_no_judgement(
 
     assert sorted(found) == sorted(name.removeprefix("rdma.") for name in SUBJECT.ids)
     assert found["transfer"].verdict == "unknown"
-
-
-def test_a_side_that_only_served_says_who_measured() -> None:
-    found = {check.id: check for check in judged([result("write", serves=True)], ["node1"], HARDWARE)}
-
-    assert found["rdma.write_bandwidth"].verdict == "skip"
-    assert found["rdma.write_bandwidth"].observed == "measured by the other side"
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        Seen([], [], []),
-        Seen([], [], [HARDWARE]),
-        Seen([], ["node1"], [HARDWARE]),
-        Seen([result("write")], ["node1"], [HARDWARE]),
-        Seen([result("write", rc=1)], ["node1"], [HARDWARE]),
-    ],
-)
-def test_every_check_of_transfers_is_always_given(seen: Seen) -> None:
-    assert sorted(check.id for check in checks(seen)) == sorted(SUBJECT.ids)
 
 
 def test_the_module_that_has_nobody_to_meet_ends_at_once() -> None:

@@ -16,7 +16,6 @@ import yaml
 
 from provision import content
 from provision.cli.main import cli
-from provision.errors import ClusterctlError
 from provision.inventory import loader, variables
 from provision.inventory.valid import declared
 
@@ -86,12 +85,6 @@ def test_an_inventory_is_good_alone_and_what_is_a_part_of_one_below_it(tmp_path:
     assert declared(loader.load(tmp_path / "inventory.ini")).name == "lab"
 
 
-def test_a_block_that_is_spoilt_is_refused(groups: Path) -> None:
-    accounts = next(block for _, block in YAML if "GrpTRES" in block)
-    with pytest.raises(ClusterctlError):
-        checked(groups, STORAGE + accounts.replace("GrpTRES", "GrpTres7"))
-
-
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_is_one_with_these_options(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -117,13 +110,6 @@ def test_a_block_of_commands_is_a_shells_and_its_targets_and_playbooks_are_there
     assert read.stderr == ""
     assert targets <= set(re.findall(r"(?m)^([\w-]+):", (content.ROOT / "Makefile").read_text(encoding="utf-8")))
     assert all((content.ROOT / name).is_file() for name in playbooks)
-
-
-def test_the_pages_have_them() -> None:
-    assert len(YAML) >= 12
-    assert len(COMMANDS) >= 40
-    assert [words for words in COMMANDS if words[0] == "verify"]
-    assert re.findall(r"(?m)^make (\w+)", SHELL[-1][1])[:2] == ["demo", "test"]
 
 
 def test_the_reference_has_each_check_and_each_variable(monkeypatch: pytest.MonkeyPatch) -> None:

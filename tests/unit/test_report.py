@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from provision.errors import ClusterctlError, ExitCode
+from provision.errors import ExitCode
 from provision.events.fold import RunReport
 from provision.events.verdict import RunVerdict, verdict
 from provision.model.checks import Check, Level, Verdict
 from provision.model.text import MAX_TEXT, clean
 from provision.report.checks import show_checks
-from provision.report.documents import error_document, junit, run_document
+from provision.report.documents import junit, run_document
 from provision.report.summary import Printer, show_run, verdict_line
 
 PASS = Check("munge.key_mode", "node1", Verdict.PASS, observed="0400", expected="0400")
@@ -214,17 +214,6 @@ def test_the_json_document_has_the_promised_keys(report: RunReport) -> None:
     assert document["hosts"]["node01"]["failed"] == 1
     assert {"ok", "changed", "failed", "unreachable"} <= document["hosts"]["head"].keys()
     assert {"id", "host", "verdict", "observed", "expected", "cause", "fix"} <= document["checks"][0].keys()
-
-
-def test_an_error_is_a_document_with_the_same_first_keys() -> None:
-    document = error_document("lab up", ClusterctlError("no engine", fix="start it"))
-
-    assert document == {
-        "schema": "clusterctl/lab-up/1",
-        "command": "lab up",
-        "exit_code": 2,
-        "error": {"problem": "no engine", "fix": "start it"},
-    }
 
 
 def test_junit_counts_a_fail_as_failure_and_unknown_as_error() -> None:

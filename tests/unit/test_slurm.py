@@ -53,27 +53,6 @@ def test_a_nodes_line_has_what_else_the_site_says_and_equal_ones_stay_one() -> N
     assert [line["NodeName"] for line in lines] == ["node[1-2]", "node3"]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"CPUs": 4}, "it is node_cpus"), ({"procs": 4}, "no parameter of a node"), ({"Gres": ""}, "it is node_gres"),
-        ({"MemSpecLimit": 4000}, "it is node_mem_spec_limit"), ({"Features": "a"}, "it is node_features"),
-        ({"NodeAddr": "10.0.0.1"}, "address and port from the inventory"), ({"State": "CLOUD"}, "none is CLOUD or"),
-        ({"Reason": "broken"}, "scontrol update"), ({"CoreSpecCont": 2}, "did you mean CoreSpecCount?"),
-        ({"MaxTime": 5}, "it is one of a partition"), ({"Topology": "a:b"}, "it came with 25.05"),
-        ({"CoreSpecCount": "UNLIMITED"}, "from 0 to 65533"), ({"CPUSpecList": "first"}, "numbers of processors"),
-        ({"TRESWeights": "CPU=1 State=DOWN"}, "cannot hold that"), ({"TRESWeights": "a\nNodeName=x"}, "cannot hold"),
-        ({"CoreSpecCount": 1, "CORESpecCount": 2}, "twice"), ("CoreSpecCount=2", "must map parameters of a node"),
-        ({"CpuBind": "{{ x }}"}, "holds a template"),
-    ],
-)  # fmt: skip
-def test_what_a_nodes_line_may_not_have_is_refused(given: Any, said: str) -> None:
-    with pytest.raises(ClusterctlError) as refused:
-        cluster({"node1": {**A40, "node_parameters": given}})
-
-    assert said in f"{refused.value.problem}. {refused.value.fix}"
-
-
 @pytest.mark.parametrize("of_the_site", ["", "AutoBasePath=true\nBasePath=/var/lib/clusterctl/jobtmp"])
 def test_a_node_whose_jobs_share_its_tmp_is_named_after_what_is_said_of_all(of_the_site: str) -> None:
     site = {"slurm_conf_files": {"job_container.conf": of_the_site}} if of_the_site else {}
@@ -187,11 +166,6 @@ def test_jobs_count_as_confined_only_where_task_cgroup_is_in_use() -> None:
     assert "TaskPlugin" in unconfined(cluster(slurm_conf_parameters={"TaskPlugin": None}))
 
 
-def test_whether_cgroup_v1_is_allowed_is_yes_or_no_and_the_same_for_all() -> None:
-    with pytest.raises(ClusterctlError, match="must be true or false"):
-        cluster(slurm_conf_cgroup_v1_allowed="node1")
-
-
 @pytest.mark.parametrize(("version", "written"), [("24.11", False), ("25.05", False), ("25.11", True), ("26.05", True)])
 def test_http_is_switched_off_where_slurm_has_it_and_unknown_where_not(version: str, written: bool) -> None:
     # A key that a version never knew is fatal to it.
@@ -260,3 +234,27 @@ def test_ten_thousand_nodes_of_two_kinds_are_two_lines() -> None:
     nodes = {f"n{number:05d}": A40 if number % 2 else {**A40, "node_cpus": 96} for number in range(10_000)}
 
     assert len(slurm_values(cluster(nodes))["nodes"]) == 2
+
+
+@pytest.mark.parametrize(("message", "unkillable"), [(100, 500), (30, 300)])
+def test_a_step_that_cannot_be_killed_has_five_times_as_long_as_a_message(message: int, unkillable: int) -> None:
+    text = render(cluster(slurm_conf_parameters={"MessageTimeout": message}))["slurm.conf"]
+
+    assert f"\nUnkillableStepTimeout={unkillable}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"CPUs": 4}, "it is node_cpus"), ({"CoreSpecCont": 2}, "did you mean CoreSpecCount?"),
+        ({"NodeAddr": "10.0.0.1"}, "address and port from the inventory"), ({"State": "CLOUD"}, "none is CLOUD or"),
+        ({"Topology": "a:b"}, "it came with 25.05"), ({"CoreSpecCount": "UNLIMITED"}, "from 0 to 65533"),
+        ({"TRESWeights": "CPU=1 State=DOWN"}, "cannot hold that"), ({"TRESWeights": "a\nNodeName=x"}, "cannot hold"),
+        ({"CoreSpecCount": 1, "CORESpecCount": 2}, "twice"), ("CoreSpecCount=2", "must map parameters of a node"),
+    ],
+)  # fmt: skip
+def test_what_a_nodes_line_may_not_have_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ClusterctlError) as refused:
+        cluster({"node1": {**A40, "node_parameters": given}})
+
+    assert said in f"{refused.value.problem}. {refused.value.fix}"

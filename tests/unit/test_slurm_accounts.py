@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from declare import A40, cluster, inventory
+from declare import cluster
 
 from provision.errors import ClusterctlError
-from provision.inventory import loader, valid
-from provision.inventory.declared import cluster_from
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 from provision.slurm.conf import slurm_values
@@ -135,34 +132,21 @@ def test_parents_come_first() -> None:
     ("accounts", "qos", "said", "fix"),
     [
         ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], None, "in a circle: a -> b -> a", "another"),
-        ([{"name": "a", "parent": "a"}], None, "in a circle: a -> a", ""),
         ([{"name": "physics"}, {"name": "b", "parent": "phisics"}], None, "below 'phisics', which is no", "physics?"),
         ([{"name": "a", "state": "absent"}, {"name": "b", "parent": "a"}], None, "below a, which is to be removed", ""),
         ([{"name": "a"}, {"name": "a"}], None, "a is there twice", ""),
-        (None, [{"name": "x"}, {"name": "x"}], "x is there twice", ""),
         ([{"name": "a", "users": ["ada", "ada"]}], None, "account a has ada twice", ""),
         (None, [{"name": "x", "Flags": "NoDecay,DenyOnLimt"}], "Flags is 'NoDecay,DenyOnLimt'", "mean DenyOnLimit?"),
-        (None, [{"name": "x", "PreemptMode": "REQUEU"}], "one of cluster, cancel, requeue", "did you mean requeue?"),
         ([{"name": "a", "GrpTRES": "cpus=4"}], None, "GrpTRES is 'cpus=4'", "did you mean cpu?"),
         ([{"name": "a", "FairSharee": 4}], None, "'FairSharee', which is no parameter", "did you mean Fairshare?"),
         ([{"name": "a", "Fairshare": 1, "fairshare": 2}], None, "has Fairshare twice", ""),
-        (None, [{"name": "x", "MaxTresPerUsr": "cpu=1"}], "no parameter", "MaxTRESPU"),
-        ([{"name": "a", "GrpTRES": "gpu=8"}], None, "it must be TRES with amounts", ""),
         ([{"name": "a", "GrpTRES": "gres/gpu:8"}], None, "it must be TRES", ""),
-        ([{"name": "a", "GrpTRES": "cpu=4G"}], None, "it must be TRES", ""),
-        ([{"name": "a", "GrpTRES": 8}], None, "it must be TRES", ""),
         ([{"name": "a", "MaxJobs": "many"}], None, "MaxJobs is 'many': it must be a whole number", ""),
-        ([{"name": "a", "MaxJobs": True}], None, "MaxJobs is 'True'", ""),
         ([{"name": "a", "MaxWall": "soon"}], None, "it must be minutes", ""),
         ([{"name": "a", "QOS": ["normal", "lng"]}], [{"name": "long"}], "QOS 'lng', which nobody defines", "long?"),
-        ([{"name": "a", "DefaultQOS": "x"}], None, "QOS 'x', which nobody defines", "slurm_qos"),
         ([{"name": "a", "QOS": "normal", "DefaultQOS": "x"}], [{"name": "x"}], "DefaultQOS is x", "add x to QOS"),
-        ([{"name": "a", "users": [{"name": "ada", "QOS": "x"}]}], None, "QOS 'x', which nobody defines", ""),
-        (None, [{"name": "x", "Preempt": "y"}], "QOS 'y', which nobody defines", ""),
-        (None, [{"name": "x", "Flags": "Nonsense"}], "Flags is 'Nonsense'", ""),
         (None, [{"name": "normal", "state": "absent"}], "Slurm's own", ""),
         ([{"name": "Physics"}], None, "it must be lower-case letters", ""),
-        ([{"name": "root"}], None, "Slurm's own", ""),
         ([{"Fairshare": 4}], None, "an account has no name, and has 'Fairshare'", ""),
         ([{"name": "a", "users": "ada"}], None, "users is 'ada': it must be a list", ""),
         ([{"name": "a", "users": ["ada;rm"]}], None, "'ada;rm'", ""),
@@ -179,159 +163,3 @@ def test_what_contradicts_itself_is_refused(accounts: Any, qos: Any, said: str, 
 
     assert said in refused.value.problem
     assert fix in refused.value.fix
-
-
-@pytest.mark.parametrize(
-    ("site", "said"),
-    [
-        ({"database": False, "slurm_accounts": [GROUP]}, "no database that could keep it"),
-        ({"database": False, "slurm_qos": [{"name": "x"}]}, "no database that could keep it"),
-        ({"database": False, "slurm_partitions": [{"PartitionName": "p", "QOS": "gold"}]}, "QOS is gold, and there"),
-        ({"database": False, "slurm_partitions": [{"PartitionName": "p", "AllowAccounts": "a"}]}, "AllowAccounts is a"),
-        ({"database": False, "slurm_conf_parameters": {"AccountingStorageEnforce": "limits"}}, "let everybody in"),
-        ({"slurm_accounts": [GROUP], "slurm_partitions": [{"PartitionName": "p", "AllowAccounts": "tst1267"}]},
-         "AllowAccounts names account 'tst1267', which nobody defines"),
-        ({"slurm_accounts": [GROUP], "slurm_partitions": [{"PartitionName": "p", "QOS": "partt"}]},
-         "QOS names QOS 'partt', which nobody defines"),
-        ({"slurm_conf_parameters": {"AccountingStorageHost": "db"}}, "a host under [slurm_database]"),
-        ({"slurm_conf_parameters": {"AccountingStorageEnforce": "associations"}}, "declares no account: no job would"),
-        ({"slurm_conf_parameters": {"ACCOUNTINGStorageEnforce": ["qos", "nosteps"]}}, "declares no account"),
-        ({"slurm_accounts": [GROUP], "slurm_version": "22.05"}, "sacctmgr of Slurm 22.05 does not tell"),
-        ({"slurm_qos": [{"name": "x", "Flags": "Relative"}], "slurm_version": "23.02"}, "slurm_qos is set, and"),
-        ({"slurm_partitions": [{"PartitionName": "p", "AllowAccounts": "gold"}]}, "account 'gold', which nobody"),
-        ({"slurm_partitions": [{"PartitionName": "p", "QOS": "gold"}]}, "QOS 'gold', which nobody defines"),
-        ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "eve", "uid": 2005}], "cluster_homes_shared": False},
-         "cluster_users: eve is in no account, and could not submit a job"),
-        ({"slurm_accounts": [GROUP], "cluster_users": [{"name": "ben", "state": "absent"}]},
-         "cluster_users: ben is to be absent, and is in account test1267"),
-    ],
-)  # fmt: skip
-def test_what_contradicts_the_cluster_is_refused(site: dict[str, Any], said: str) -> None:
-    with pytest.raises(ClusterctlError) as refused:
-        cluster(**{"database": True, **site})
-
-    assert said in refused.value.problem
-
-
-def test_gpus_that_are_still_to_be_discovered_may_be_limited() -> None:
-    nodes = {"node1": {"node_cpus": 4}}
-
-    assert cluster(nodes, database=True, slurm_accounts=[{"name": "a", "GrpTRES": "gres/gpu=1"}]).enforced
-
-
-def test_partitions_may_name_accounts_and_qos_that_are_declared() -> None:
-    partition = {"PartitionName": "p", "AllowAccounts": "test1267,slurmtest", "AllowQos": "ALL", "QOS": "part"}
-
-    assert cluster(database=True, slurm_accounts=[GROUP], slurm_qos=[{"name": "part"}], slurm_partitions=[partition])
-
-
-def only(name: str, **partition: Any) -> dict[str, Any]:
-    """Return a cluster of one partition, in which accounts physics, test1267 below it and QOS short are declared."""
-    accounts = [{"name": "physics", "DefaultQOS": "short", "users": ["eve"]}, {**GROUP, "parent": "physics"}]
-    site = {"database": True, "slurm_accounts": accounts, "slurm_qos": [{"name": "short"}], "cluster_test_user": "ada"}
-    return {**site, "slurm_partitions": [{"PartitionName": name, **partition}]}
-
-
-GROUPS = {"cluster_groups": [{"name": "people", "gid": 3001}]}
-OPEN: list[dict[str, Any]] = [
-    {"AllowAccounts": "test1267"}, {"AllowAccounts": "physics"}, {"AllowAccounts": "ALL"},
-    {"AllowQos": "short"}, {"DenyQos": "normal"}, {"AllocNodes": "head,node1"}, {"AllowGroups": "ada,people"},
-    # Of the site's directory.
-    {"AllowGroups": "hpc-users"}, {"RootOnly": "NO"},
-]  # fmt: skip
-CLOSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"AllowAccounts": "other"}, "AllowAccounts=other", "add test1267 to AllowAccounts"),
-    ({"DenyAccounts": "physics"}, "DenyAccounts=physics", "take test1267 out of DenyAccounts"),
-    ({"AllowQos": "normal"}, "AllowQos=normal", "add short to AllowQos"),
-    ({"DenyQos": "short"}, "DenyQos=short", "take short out of DenyQos"),
-    ({"AllowGroups": "people"}, "AllowGroups=people", "add ada to AllowGroups"),
-    ({"AllocNodes": "node[1-2]"}, "AllocNodes=node[1-2]", "add head to AllocNodes"),
-    ({"RootOnly": True}, "RootOnly=YES", "change that at one"),
-    ({"ReqResv": "yes"}, "ReqResv=yes", "cluster_test_user"),
-]
-
-
-@pytest.mark.parametrize("partition", OPEN)
-def test_a_partition_may_be_for_some_if_the_proofs_user_is_among_them(partition: dict[str, Any]) -> None:
-    assert cluster(**only("gpu", **partition), **GROUPS).enforced
-
-
-@pytest.mark.parametrize(("partition", "said", "fix"), CLOSED)
-def test_a_cluster_is_refused_whose_partitions_keep_its_proofs_out(
-    partition: dict[str, Any], said: str, fix: str
-) -> None:
-    site = only("gpu", **partition) | GROUPS
-    site["slurm_accounts"] = [*site["slurm_accounts"], {"name": "other"}]
-
-    with pytest.raises(ClusterctlError) as refused:
-        cluster(**site)
-
-    assert f"no partition is for ada, whose jobs prove the cluster: gpu has {said}" in refused.value.problem
-    assert fix in refused.value.fix
-    assert refused.value.entry == ("slurm_partitions", 0, next(iter(partition)))
-    site["slurm_partitions"] = [*site["slurm_partitions"], {"PartitionName": "open", "Default": "YES"}]
-    assert cluster(**site).partitions
-
-
-def test_accounts_keep_no_proof_out_as_long_as_nothing_is_enforced() -> None:
-    site = only("gpu", AllowAccounts="other")
-    site["slurm_accounts"] = [*site["slurm_accounts"], {"name": "other"}]
-
-    assert not cluster(**site, slurm_conf_parameters={"AccountingStorageEnforce": None}).enforced
-    assert not cluster(**site, slurm_conf_parameters={"AccountingStorageEnforce": "nojobs"}).enforced
-
-
-INVENTORY = """
-[slurm_controller]
-head ansible_host=10.0.0.1
-[slurm_compute]
-node1 ansible_host=10.0.0.2
-[slurm_database]
-head
-[all:vars]
-cluster_name=lab
-"""
-VARIABLES = """
-slurm_qos:
-  - {name: long, Priority: 10}
-slurm_accounts:
-  - name: physics
-    Fairshare: 60
-    users: [ada]
-  - name: biology
-    parent: physic
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        ("parent: physic", "parent: physic", 9),
-        ("Fairshare: 60", "Fairshare: lots", 6),
-        ("users: [ada]", "users: [ada, ada]", 7),
-        ("parent: physic", "QOS: [lung]", 9),
-        ("Priority: 10", "Priorty: 10", 3),
-    ],
-)
-def test_a_refusal_says_the_file_and_the_line(tmp_path: Path, old: str, new: str, line: int) -> None:
-    (tmp_path / "inventory.ini").write_text(INVENTORY)
-    (tmp_path / "group_vars").mkdir()
-    file = tmp_path / "group_vars/all.yml"
-    file.write_text(
-        VARIABLES.replace(old, new).replace(
-            "parent: physic\n", "parent: physics\n" if old[0] != "p" else "parent: physic\n"
-        )
-    )
-
-    with pytest.raises(ClusterctlError) as refused:
-        valid.declared(loader.load(tmp_path / "inventory.ini"))
-
-    assert refused.value.problem.startswith(f"{file}, line {line}: "), refused.value.problem
-
-
-def test_another_host_for_the_database_is_refused() -> None:
-    groups, variables = inventory({"node1": A40})
-    groups["slurm_database"] = ("node1",)
-
-    with pytest.raises(ClusterctlError, match="another host than the controller"):
-        cluster_from(groups, variables)

@@ -159,18 +159,6 @@ def test_nodes_that_slurm_can_detect_and_nodes_that_it_cannot_share_a_file() -> 
     assert all("AutoDetect" not in line for line in found[1:])
 
 
-def test_a_mig_instance_is_its_gpu_and_two_capabilities() -> None:
-    found = lines({"node1": {**MIG, "node_mig_devices": INSTANCES}})
-
-    assert found == [
-        "NodeName=node1 Name=gpu Type=h100_3g.40gb "
-        "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap12,/dev/nvidia-caps/nvidia-cap13",
-        "NodeName=node1 Name=gpu Type=h100_3g.40gb "
-        "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap21,/dev/nvidia-caps/nvidia-cap22",
-        "NodeName=node1 Name=gpu Type=h100 File=/dev/nvidia1",
-    ]
-
-
 def test_a_mig_layout_without_its_devices_says_where_they_come_from() -> None:
     error = refusal({"node1": MIG})
 
@@ -182,36 +170,5 @@ def test_the_library_sees_mig_instances_by_itself() -> None:
     assert lines({"node1": MIG}, slurm_conf_gpu_detection="nvml") == ["NodeName=node1 AutoDetect=nvml"]
 
 
-@pytest.mark.parametrize(
-    ("site", "problem"),
-    [
-        ({"slurm_conf_gpu_detection": "nvidia", "slurm_version": "24.05"}, "24.11 is the first"),
-        ({"slurm_conf_gpu_detection": "nvidia", "cluster_simulated": "gpu"}, "device files without a driver"),
-        ({"slurm_conf_gpu_detection": "nvml", "cluster_simulated": "gpu"}, "device files without a driver"),
-    ],
-)
-def test_a_detection_that_would_see_nothing_is_refused(site: dict[str, Any], problem: str) -> None:
-    assert problem in refusal(**site).problem
-
-
-def test_the_drivers_detection_is_refused_for_mig() -> None:
-    assert "does not see MIG" in refusal({"node1": MIG}, slurm_conf_gpu_detection="nvidia").problem
-
-
 def test_a_word_that_is_no_detection_is_refused_with_the_words_that_are() -> None:
     assert "auto, files, nvidia, nvml" in refusal(slurm_conf_gpu_detection="off").problem
-
-
-@pytest.mark.parametrize(
-    ("own", "problem"),
-    [
-        ({"node_mig": "0:3g.40gb*3"}, "GPU 0: 3 x 3g.40gb are more than the 7 compute slices"),
-        ({"node_mig": "0:3g.40gb"}, "makes 1 instances of 3g.40gb, node_gres counts 2"),
-        ({"node_mig": "all:3g.40gb"}, "must be GPU:profile*count"),
-        ({"node_mig_devices": "0/1/0:3g.40gb"}, "other instances than node_mig makes"),
-        ({"node_mig_devices": "0/1:3g.40gb"}, "must be GPU/GPU instance/compute instance:profile"),
-        ({"node_gres_files": "/dev/nvidia[0-2]"}, "node_gres_files and node_mig are both set"),
-    ],
-)
-def test_a_layout_that_does_not_add_up_is_refused(own: dict[str, Any], problem: str) -> None:
-    assert problem in refusal({"node1": {**MIG, **own}}).problem

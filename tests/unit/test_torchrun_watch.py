@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -106,23 +105,6 @@ def test_who_is_ended_by_nccls_watchdog_follows_but_where_its_own_gpu_failed(sai
     assert tail.lost_others() is lost
 
 
-def test_a_program_that_warns_as_it_ends_is_still_the_first_to_fail(program: Path) -> None:
-    # The other one is told of the lost connection before this one has written its traceback.
-    failed = f"""
-import atexit, os, sys, time
-atexit.register(print, {WARNING!r}, file=sys.stderr)
-if os.environ["RANK"] == "0":
-    raise RuntimeError("[gloo] Connection closed by peer")
-time.sleep(0.3)
-raise ValueError("no such label: 7")
-"""
-    first, second = both(program, *script(failed))
-
-    _, said = first.end()
-    second.end()
-    assert "ValueError: no such label: 7" in said[next(n for n, line in enumerate(said) if "first to fail" in line) :]
-
-
 @pytest.mark.slow
 def test_who_was_told_to_end_is_no_cause(program: Path) -> None:
     # Of this failure one could think that it follows from another's.
@@ -132,16 +114,6 @@ def test_who_was_told_to_end_is_no_cause(program: Path) -> None:
     code, said = first.end()
     assert (code, second.end()[0]) == (1, 1)
     assert said[-1] == "ConnectionError: dataset server: connection refused"
-
-
-@pytest.mark.slow
-def test_a_word_of_the_users_is_no_word_of_ours(program: Path) -> None:
-    words = ("--env", "kubeflow", sys.executable, "-c", "import sys; print(*sys.argv[1:], file=sys.stderr)")
-    first, second = both(program, *words, "--worker", "4")
-
-    code, said = first.end()
-    assert (code, said[-1]) == (0, "--worker 4")
-    second.end()
 
 
 @pytest.mark.slow
@@ -260,38 +232,6 @@ def test_a_machine_that_refuses_a_connection_is_there() -> None:
 
     assert talk.unreachable({"n1": ("127.0.0.1", port)}) == ["n1"]
     assert talk.unreachable({"n1": ("127.0.0.1", port)}, machines=True) == []
-
-
-@pytest.mark.slow
-def test_a_first_node_that_does_not_begin_is_told_by_the_other(program: Path) -> None:
-    Node.job += 1
-    alone = Node(program, 1, ["--check-wait", "1", "--env", "kubeflow", "true"])
-
-    code, said = alone.end()
-    assert code == 75
-    (told,) = said
-    assert told.startswith("torchrun-slurm: not started: n2: torchrun-slurm of n1 did not listen at 127.0.0.1:")
-
-
-@pytest.mark.slow
-def test_nodes_are_to_reach_one_another_where_workers_meet(program: Path) -> None:
-    one, other = both(program, *script("print('ran')"), NCCL_SOCKET_IFNAME="=lo")
-    (code, said), (_, _) = one.end(), other.end()
-
-    assert code == 0, said
-    assert any("checked in" in line and "nodes reach one another by lo, " in line for line in said)
-
-
-@pytest.mark.slow
-def test_a_node_without_the_interface_that_is_named_is_told_and_nothing_starts(program: Path) -> None:
-    one, other = both(program, *script("print('ran')"), NCCL_SOCKET_IFNAME="=lo")
-    other.vanish()
-    other = Node(program, 1, list(script("print('ran')")), NCCL_SOCKET_IFNAME="ib7")
-    (code, said), (other_code, _) = one.end(), other.end()
-
-    assert (code, other_code) == (75, 75)
-    wrong = "torchrun-slurm: not started: n2: NCCL_SOCKET_IFNAME=ib7: no interface of that name has an IPv4 address"
-    assert [line for line in said if line.startswith(wrong)], said
 
 
 def test_who_is_reached_elsewhere_but_not_where_workers_meet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

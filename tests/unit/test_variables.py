@@ -145,46 +145,6 @@ def test_a_secret_in_a_mapping_hides_the_whole_of_it(monkeypatch: pytest.MonkeyP
     assert "hunter2" not in refusal(munge_list={"one": {"password": "hunter2"}}).problem
 
 
-INI = """\
-[slurm_controller]
-head ansible_host=10.0.0.1
-[slurm_compute]
-node1 ansible_host=10.0.0.2 node_cpus=4 node_real_memory=1000
-node2 ansible_host=10.0.0.3 node_cpus=many
-[all:vars]
-cluster_name=lab
-slurm_partition=[]
-"""
-
-
-def test_a_refusal_names_file_and_line(tmp_path: Path) -> None:
-    (tmp_path / "inventory.ini").write_text(INI)
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars" / "all.yml").write_text("---\n\njob_images:\n  a: 1\njob_images_logins: [x]\n")
-
-    with pytest.raises(ClusterctlError) as refused:
-        variables.require_known(load(tmp_path / "inventory.ini"))
-
-    beside = f"{tmp_path}/group_vars/all.yml"
-    assert set(refused.value.problem.splitlines()) == {
-        f"{tmp_path}/inventory.ini, line 5: node2: node_cpus is 'many': it must be a whole number",
-        f"{tmp_path}/inventory.ini, line 8: node[1-2],head: there is no variable slurm_partition",
-        f"{beside}, line 3: node[1-2],head: job_images is {{'a': 1}}: it must be a list",
-        f"{beside}, line 5: node[1-2],head: job_images_logins: it must be a mapping of names to values",
-    }
-
-
-def test_a_line_is_not_named_where_it_may_be_right_and_another_one_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "inventory.ini").write_text(INI.replace("slurm_partition=[]\n", "").replace("many", "4"))
-    (tmp_path / "host_vars").mkdir()
-    (tmp_path / "host_vars" / "node2.yml").write_text("node_cpus: [1]\n")
-
-    with pytest.raises(ClusterctlError) as refused:
-        variables.require_known(load(tmp_path / "inventory.ini"))
-
-    assert refused.value.problem.startswith("node2: node_cpus is [1]: ")
-
-
 def test_every_site_variable_that_the_model_reads_is_described() -> None:
     from provision.inventory.declared import READ
 

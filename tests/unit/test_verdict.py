@@ -19,7 +19,8 @@ from provision.report.documents import junit, run_document
 
 Event = Mapping[str, Any]
 
-#: What ansible-runner handed over during a verify of the lab; of the results only the checks are kept.
+#: What ansible-runner handed over during a verify of the lab: of results only the checks, of most plays only the tasks
+#: that have some.
 RECORDED = [
     json.loads(line)
     for line in (Path(__file__).parent / "fixtures/verdict/verify.jsonl").read_text(encoding="utf-8").splitlines()

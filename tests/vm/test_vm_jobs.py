@@ -104,28 +104,6 @@ def test_a_job_with_all_gpus_opens_all_and_one_without_opens_none(node_lab: vms.
     assert set(look(node_lab)[0].values()) == {FORBIDDEN}
 
 
-def test_two_jobs_side_by_side_have_one_gpu_each(node_lab: vms.VmLab) -> None:
-    holder = node_lab.job("sleep 600", "--nodelist=node1", "--gres=gpu:1", "--mem=100", "--time=20")
-    try:
-        labs.until(lambda: node_lab.state(holder) == "RUNNING", "the job does not start")
-        held = node_lab.root("head", f"scontrol --details --oneliner show job {holder} | grep -o 'IDX:[0-9]'")
-
-        other, _ = look(node_lab, "--gres=gpu:1", "--mem=100")
-
-        own = "/dev/nvidia1" if held == "IDX:0" else "/dev/nvidia0"
-        assert other[own] == NO_DRIVER
-        assert sorted(other.values()) == [NO_DRIVER, FORBIDDEN]
-    finally:
-        node_lab.root("head", f"scancel {holder}")
-        node_lab.wait_free("node1")
-
-
-def test_a_job_may_lock_all_memory(node_lab: vms.VmLab) -> None:
-    words = "srun --time=5 --chdir=/ sh -c 'ulimit -l'"
-
-    assert node_lab.root("head", f"runuser -u slurmtest -- {words}") == "unlimited"
-
-
 def test_containers_leave_no_control_group_behind(node_lab: vms.VmLab) -> None:
     """Nor anything else; one of them here, where a start takes seconds: test_container_jobs has two hundred."""
     lab = node_lab

@@ -67,29 +67,6 @@ def test_a_server_that_is_silent_holds_nothing_up(vm_lab: vms.VmLab) -> None:
     labs.until(lambda: vm_lab.root("node1", "timeout 60 ls /home && echo back", check=False).endswith("back"))
 
 
-def test_slurmd_takes_no_job_while_the_server_of_the_homes_is_silent(vm_lab: vms.VmLab) -> None:
-    """As after a power cut, when nodes start before their server: the mount is on its way, and so is slurmd."""
-    since = "scontrol show node node1 | grep -o 'SlurmdStartTime=[^ ]*'"
-    before = vm_lab.root("head", since)
-    port = "INPUT -p tcp --dport 2049 -j DROP"
-    vm_lab.root("node1", "docker stop --time 60 slurmd && umount /home")
-    vm_lab.root("head", f"iptables -I {port}")
-    try:
-        vm_lab.root("node1", "systemctl start --no-block home.mount && docker start slurmd")
-        begun = vm_lab.root("node1", "docker inspect --format '{{.State.StartedAt}}' slurmd")
-        told = f"docker logs --since {begun} slurmd 2>&1"
-        labs.until(lambda: "waits for /home to be mounted" in vm_lab.root("node1", told))
-        assert vm_lab.root("node1", "systemctl show --property=ActiveState --value home.mount") == "activating"
-        assert vm_lab.root("node1", "docker top slurmd -o args | grep -c '^slurmd ' || true") == "0"
-        assert vm_lab.root("head", since) == before, "it has not registered"
-    finally:
-        vm_lab.root("head", f"iptables -D {port}")
-
-    work = "cd && srun --nodelist=node1 sh -c 'echo from a job >t-silent' && cat t-silent && rm t-silent"
-    labs.until(lambda: vm_lab.root("head", f'runuser --login ada --command "{work}"', check=False) == "from a job")
-    assert vm_lab.root("head", since) != before
-
-
 #: A server of the site's, which makes root nobody for all: a node, which is a client of itself.
 SERVER = """set -e
 DEBIAN_FRONTEND=noninteractive apt-get -qy --no-install-recommends install nfs-kernel-server >/dev/null

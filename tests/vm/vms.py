@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 import labs
 import yaml
 
-from provision.lab import computer
-
 #: Seconds that one command on emulated machines may take: a provision of bare ones with images from the cache takes a
 #: third of it on two cores.
 LIMIT = 2400
@@ -111,12 +109,3 @@ def have_images() -> None:
     """
     with labs.made("t-images", nodes=1) as lab:
         labs.clusterctl("provision", lab.inventory)
-
-
-def memory_used(name: str) -> int:
-    """Return the MiB that a lab's machines take of this computer."""
-    kib = 0
-    for pid in computer.running(name).values():
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        kib += int(status.split("VmRSS:")[1].split()[0])
-    return kib // 1024

@@ -158,31 +158,6 @@ def test_an_archives_image_has_its_own_variables_directory_and_entry_point(provi
     assert said(lab, f"{given} {entry} {show}") == ["first", "image image mine /etc"]
 
 
-#: What is loaded, saved and loaded again, and what a container becomes; "gone" is said in between.
-NAMED = """
-docker load -i small.tar
-rm -f again.tar; docker save -o again.tar small:1
-docker rmi small:1; podman image exists small:1 || echo gone
-docker load -i again.tar; rm again.tar
-docker run --name mine small:1 /bin/sh -c ': >/of-mine'; docker commit mine committed:1
-"""
-
-
-def test_what_docker_loads_and_commits_is_found_by_its_name_on_another_node(provisioned_lab: Lab, small: str) -> None:
-    lab, look = provisioned_lab, "/bin/sh -c '[ -e /of-mine ] && echo $OWN and more || echo $OWN'"
-    step = "srun --quiet --nodelist=node2 --container-image"
-    try:
-        made = said(
-            lab, f"cat >own.sh <<'END'\n{NAMED}END\nsrun --quiet --nodelist=node1 sh -ex own.sh 2>&1; rm own.sh"
-        )
-        found = said(lab, f"{step}=small:1 {look}; {step}=committed:1 {look}")
-    finally:
-        lab.said("srun --quiet docker rmi small:1 committed:1 || true")
-
-    assert "gone" in made, made
-    assert found == ["image", "image and more"], made
-
-
 def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> None:
     lab, given = provisioned_lab, "srun --container-image=$I"
     mounts = "--container-mounts='./a dir:/data:ro+rprivate,tmpfs:/empty,/usr/share/doc' --container-workdir=/data"
@@ -198,25 +173,6 @@ def test_mounts_home_and_root_are_as_pyxis_has_them(provisioned_lab: Lab) -> Non
     assert root == ["/root", "0", "root", "0"]
     assert run(lab, f"{given} --container-readonly touch /new").returncode == 1
     assert said(lab, "PYXIS_CONTAINER_IMAGE=$I PYXIS_CONTAINER_WORKDIR=/usr srun pwd") == ["/usr"]
-
-
-def test_pyxis_options_that_say_no_and_those_that_change_nothing_here_are_taken(
-    provisioned_lab: Lab, small: str
-) -> None:
-    lab = provisioned_lab
-    # A variable of pyxis's asks for it, the command line has the last word.
-    asked = "export PYXIS_CONTAINER_MOUNT_HOME=1 PYXIS_CONTAINER_REMAP_ROOT=1 PYXIS_CONTAINER_ENTRYPOINT=1"
-    steps = (
-        "srun --container-image=$I --no-container-mount-home --no-container-remap-root --container-writable "
-        "sh -c 'ls -d /home/ada 2>&1 | grep -c cannot; id -un; : >/new && echo written'",
-        f"srun --container-image={small} --no-container-entrypoint /bin/sh -c 'echo alone'",
-        f"srun --container-image={small} --container-entrypoint --container-entrypoint-log /bin/sh -c 'echo started'",
-    )
-    script = "cat >steps.sh <<'END'\n" + "\n".join(steps) + "\nEND\n"
-
-    done = run(lab, f"{script}{asked}; salloc --quiet --nodes=1 sh steps.sh; rm steps.sh")
-
-    assert done.stdout.splitlines() == ["1", "ada", "written", "alone", "first", "started"], done.stderr
 
 
 def test_a_batch_script_runs_in_its_container_and_an_allocations_steps_do(provisioned_lab: Lab) -> None:
@@ -290,20 +246,6 @@ def test_a_node_that_has_not_loaded_the_plugin_refuses_containers_and_nothing_el
         assert "ran" not in refused.stdout.splitlines()
     assert step.returncode == 1
     assert (without.stdout, without.returncode) == ("ran\n", 0)
-
-
-@pytest.mark.night  # a whole verify
-def test_verify_names_the_node_that_has_not_loaded_the_plugin(provisioned_lab: Lab) -> None:
-    lab, plugin = provisioned_lab, "/usr/local/lib/spank_container.so"
-    on_node(lab, f"mount -o remount,bind,rw /; mv {plugin} {plugin}.away", "node2")
-    try:
-        checks = labs.document(lab.inventory, "verify")["checks"]
-    finally:
-        on_node(lab, f"mv {plugin}.away {plugin}; mount -o remount,bind,ro /", "node2")
-
-    found = {one["host"]: one for one in checks if one["id"] == "job.container"}
-    assert (found["node1"]["verdict"], found["node2"]["verdict"]) == ("pass", "fail")
-    assert "this node does not know --container-image yet" in found["node2"]["observed"]
 
 
 #: One's own container beside another's job; $JOB is the other's, whose files are seen by its user alone.

@@ -135,17 +135,6 @@ def four() -> Iterator[labs.Lab]:
         yield made
 
 
-@pytest.mark.night
-def test_of_a_gigabyte_that_was_cut_off_the_controller_sends_the_rest(four: labs.Lab) -> None:
-    """On four nodes; also: all at once cost what one does."""
-    told = images.to_nodes(four.inventory, 1024)
-
-    assert isinstance(told["all, cut off after"], float), "nothing was cut off: all were done before"
-    ratios = [value for name, value in told.items() if "ratio" in name]
-    assert len(ratios) == 2
-    assert max(ratios) <= 1.5, told
-
-
 #: A training of which the second turn comes to its end.
 TRAINS = r"""#!/bin/sh
 #SBATCH --nodes=2 --ntasks-per-node=1 --mem=500M --time=30 --open-mode=append --output=lost.log

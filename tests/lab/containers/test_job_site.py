@@ -13,7 +13,7 @@ import saved_image
 import yaml
 
 PLACE = "/home/site"
-NAME, ELSEWHERE = "of_the_site", "of_the_index"
+NAME = "of_the_site"
 
 
 def wheel(name: str, source: str) -> bytes:
@@ -40,12 +40,9 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     lab, variables = provisioned_lab, provisioned_lab.directory / "group_vars" / "all.yml"
     given = variables.read_text()
     bring(lab, f"{PLACE}/wheels", NAME, "directory")
-    # PEP 503: a directory for each project, by its normal name.
-    bring(lab, f"{PLACE}/simple/{ELSEWHERE.replace('_', '-')}", ELSEWHERE, "index")
     lab.root(
         "head", f"cd {PLACE}; mkdir models sets; echo weights >models/model; echo rows >sets/rows; chmod -R a+rX ."
     )
-    lab.root("head", f"systemd-run --quiet --collect --unit=index python3 -m http.server 8099 --directory {PLACE}")
     offline = {"wheels": f"{PLACE}/wheels", "models": f"{PLACE}/models", "datasets": f"{PLACE}/sets"}
     variables.write_text(yaml.safe_dump({**yaml.safe_load(given), "job_offline": offline}))
     try:
@@ -53,7 +50,7 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
         yield lab
     finally:
         variables.write_text(given)
-        lab.root("head", f"systemctl stop index; rm -r {PLACE}")
+        lab.root("head", f"rm -r {PLACE}")
         lab.said("rm -rf site-of-mine own.slurm")
         labs.clusterctl("provision", lab.inventory, "slurm")
 
@@ -90,22 +87,3 @@ def test_a_job_is_told_of_the_sites_models_and_its_container_has_them(site_image
         lab.root("head", f"rm -r {PLACE}")
 
     assert told == ["weights", "1", "1"] * 2
-
-
-@pytest.mark.night
-def test_an_index_of_the_sites_own_is_asked_without_the_users_doing(lab: labs.Lab) -> None:
-    variables = lab.directory / "group_vars" / "all.yml"
-    image = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
-    install = f"python3 -m pip install --quiet --disable-pip-version-check --target ~/site-of-mine {ELSEWHERE}"
-    look = f'import sys; sys.path.append("/home/ada/site-of-mine"); import {ELSEWHERE}; print({ELSEWHERE}.SAID)'
-    lab.said(f"cat >own.slurm <<'END'\n#!/bin/sh\n{install} && python3 -c '{look}'\nEND\nchmod +x own.slurm")
-    step = f"srun --container-image={image} --container-mount-home ./own.slurm"
-    # The directory of wheels has it not.
-    assert lab.ssh("head", step, user="ada").returncode != 0
-    # What is not https has to be named as trusted: pip's own rule.
-    index = {"PIP_INDEX_URL": "http://head:8099/simple", "PIP_TRUSTED_HOST": "head"}
-    variables.write_text(yaml.safe_dump({**yaml.safe_load(variables.read_text()), "job_environment": index}))
-
-    labs.clusterctl("provision", lab.inventory, "slurm")
-
-    assert lab.said(step) == "from the index of the site"

@@ -91,23 +91,6 @@ def test_the_template_of_torchrun_in_a_container_trains_on_two_nodes_as_one_proc
     assert "torchrun-slurm: checked in " in log
 
 
-# For every day: a rank of the proof that dies (test_ddp_job), and how torchrun-slurm watches (unit tests).
-@pytest.mark.night
-def test_a_worker_that_is_killed_ends_the_job_and_is_named(templates: labs.Lab) -> None:
-    lab = templates
-    done(lab, "sed 's/--checkpoint .*pt\"/--steps 1000000/' ddp-container.sbatch >killed.sbatch")
-    job = done(lab, f"sbatch {SIZES} --parsable --job-name=killed killed.sbatch").strip()
-    labs.until(lambda: "step 20" in done(lab, f"cat killed-{job}.log || true"), "it does not train")
-
-    lab.root("node2", "pkill -KILL -f '^[^ ]*python3 -u train_ddp.py'")
-
-    asked = f"sacct --noheader --parsable2 --allocations --jobs={job} --format=State,ExitCode"
-    # 137, of a batch script: Slurm counts what is above 128 as a signal's number.
-    labs.until(lambda: lab.said(asked) == "FAILED|9:0", lambda: lab.said(asked))
-    log = done(lab, f"cat killed-{job}.log")
-    assert re.search(r"torchrun-slurm: first to fail: rank 1 on node2, .*signal 9\. Its last lines:", log)
-
-
 @pytest.mark.night
 def test_a_failure_that_is_held_is_looked_at_in_its_containers_on_all_nodes(templates: labs.Lab) -> None:
     lab = templates
@@ -162,57 +145,6 @@ def test_tasks_of_an_array_have_each_their_own_log_and_training(templates: labs.
     for task, batch in enumerate((16, 32, 64, 128)):
         own = losses(done(lab, f"cat array-*-{task}.log"))
         assert own == pytest.approx(alone(lab, f"python3 train_ddp.py --batch {batch}"), rel=1e-3)
-
-
-@pytest.mark.night
-def test_a_task_of_an_array_that_is_killed_fails_alone(templates: labs.Lab) -> None:
-    lab = templates
-    done(lab, "sed 's/train_ddp.py --batch/train_ddp.py --steps 1000000 --batch/' array.sbatch >lost.sbatch")
-    job = done(lab, f"sbatch {SIZES} --array=0-1 --nodelist=node1 --parsable --job-name=lost lost.sbatch").strip()
-    for task in (0, 1):
-        labs.until(lambda task=task: "step 20" in done(lab, f"cat lost-{job}-{task}.log || true"))
-
-    lab.root("node1", "pkill -KILL -f '^[^ ]*python3 train_ddp.py .*--batch 16'")
-
-    labs.until(lambda: state(lab, f"{job}_0").startswith("FAILED|"), lambda: state(lab, f"{job}_0"))
-    assert state(lab, f"{job}_1").startswith("RUNNING|")
-    lab.said(f"scancel {job}")
-
-
-@pytest.mark.night
-def test_slurm_itself_tells_a_job_that_its_time_is_short_and_it_goes_on(templates: labs.Lab) -> None:
-    lab, steps = templates, 1000000
-    done(lab, f"sed 's/train_ddp.py /train_ddp.py --steps {steps} /' ddp-container.sbatch >short.sbatch")
-    # Slurm sends it up to a minute earlier than it is asked to.
-    options = "--time=2 --signal=B:USR1@60 --job-name=short"
-    job = done(lab, f"sbatch {SIZES.replace('--time=10', '')} {options} --parsable short.sbatch").strip()
-    try:
-        lab.requeued(job)
-        # Of the next turn only the beginning is looked at, also where PyTorch alone takes two minutes to load.
-        lab.root("head", f"scontrol update JobId={job} TimeLimit=10")
-        asked = f"cat short-{job}.log"
-        labs.until(lambda: re.search(r"^resumed at step", done(lab, asked), re.MULTILINE), lambda: done(lab, asked))
-    finally:
-        lab.said(f"scancel {job}")
-    log = done(lab, f"cat short-{job}.log")
-    (stopped,) = re.findall(r"^stopped at step (\d+)", log, re.MULTILINE)
-    assert re.findall(r"^resumed at step (\d+)", log, re.MULTILINE) == [stopped]
-
-
-@pytest.mark.night
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ("TP=3", "2 GPUs cannot be shared by tp 3 x pp 1 x cp 1"),
-        ("TP=2", "tp 2 goes over a node's 1 GPUs"),
-        ("NODES=3 PP=3", "4 layers cannot be shared by pp 3"),
-        ("NODES=3", "a batch of 16 is not a multiple of 2 x 3 copies"),
-    ],
-)
-def test_sizes_that_cannot_be_shared_out_are_refused_before_submission(
-    templates: labs.Lab, settings: str, said: str
-) -> None:
-    assert said in done(templates, f"{settings} ./megatron.sh 2>&1; [ $? = 2 ]")
 
 
 #: Makes of train_ddp.py one whose first turn waits within step 60 until it is told to stop, or is ended: there is no
@@ -414,28 +346,6 @@ def test_a_frameworks_training_goes_on_where_it_was_and_ends_with_a_worker_that_
     training = Long(templates, template, before=f"export {frameworks};")
     training.goes_on()
     training.ends_with_a_worker()
-
-
-@pytest.mark.night
-def test_deepspeed_enters_the_other_nodes_containers_by_ssh_where_that_is_wanted(
-    templates: labs.Lab, frameworks: str
-) -> None:
-    by_ssh = "s/--env deepspeed \\(.*\\) train_deepspeed.py/--env ssh \\1 deepspeed train_deepspeed.py/"
-    done(templates, f"sed '{by_ssh}' deepspeed.sbatch >by-ssh.sbatch; grep -q 'ssh .* deepspeed train' by-ssh.sbatch")
-
-    log = submitted(templates, "by-ssh.sbatch", "--job-name=by-ssh", before=f"export {frameworks};")
-
-    assert nodes(log) == ["node1", "node2"]
-    alone_ = alone(
-        templates,
-        "python3 -m torch.distributed.run train_deepspeed.py --zero 0",
-        before=f"export {frameworks};",
-    )
-    assert losses(log) == pytest.approx(alone_, rel=1e-3)
-    assert "pdsh" in log
-    assert done(templates, "ls -d .torchrun-slurm* 2>/dev/null || true") == ""
-    for node in ("node1", "node2"):
-        templates.root(node, "! pgrep -u ada sshd")
 
 
 @pytest.mark.night

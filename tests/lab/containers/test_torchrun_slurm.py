@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import labs
 import pytest
 from trainings import CONTAINER, TRAIN, met
 
 
-@pytest.mark.parametrize(
-    ("tasks", "words"),
-    [
-        # Who starts the workers: Slurm, a platform's script. Torchrun itself is in tests/core.
-        (2, "--env torch train.py"),
-        # Torchrun again, from a script; --env kubeflow itself is below for every day.
-        pytest.param(1, "--env kubeflow sh platform.sh", marks=pytest.mark.night),
-    ],
-)
-def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab, tasks: int, words: str) -> None:
+# Slurm starts the workers. Torchrun itself is in tests/core, --env kubeflow below.
+def test_workers_of_two_nodes_meet(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     lab.said(f"cat >train.py <<'END'{TRAIN}END")
-    lab.said(
-        "cat >platform.sh <<'END'\n"
-        "torchrun --nnodes $WORLD_SIZE --node_rank $RANK --nproc_per_node 2"
-        " --master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py\nEND"
-    )
 
     done = lab.ssh(
-        "head", f"srun --nodes=2 --ntasks-per-node={tasks} sh -c '{CONTAINER} torchrun-slurm {words}'", user="ada"
+        "head",
+        f"srun --nodes=2 --ntasks-per-node=2 sh -c '{CONTAINER} torchrun-slurm --env torch train.py'",
+        user="ada",
     )
 
     met(lab, done)
-    lab.said("rm train.py platform.sh")
+    lab.said("rm train.py")
 
 
 AGAIN = r"""#!/bin/sh
@@ -123,18 +110,6 @@ CHECKED = {
         "",
         r"node1: cannot reach node2\. A firewall",
     ),
-    "a full /dev/shm": (
-        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=100m /dev/shm",
-        "[ $(hostname) = node1 ] || docker exec slurmd mount -o remount,size=2097152k /dev/shm",
-        "",
-        r"node2: \d+ MiB are free in /dev/shm, 256 are needed\. ",
-    ),
-    "another directory of that name": (
-        "[ $(hostname) = node1 ] || mount -t tmpfs -o size=1m,mode=1777 other /home/ada/out",
-        "[ $(hostname) = node1 ] || umount /home/ada/out",
-        "",
-        r"node2: /home/ada/out is not the first node's: what is written there is not seen there",
-    ),
 }
 
 
@@ -177,66 +152,3 @@ def test_a_node_that_does_not_reach_the_first_ends_the_step_also_where_srun_does
     assert state == "FAILED|75:0", log
     (told,) = (line for line in log if line.startswith("torchrun-slurm: not started: "))
     assert told.startswith("torchrun-slurm: not started: node2: node1 cannot be reached at "), log
-
-
-def test_a_foreign_node_in_a_host_file_and_more_workers_than_gpus_are_refused(provisioned_lab: labs.Lab) -> None:
-    hosts = "printf 'node1 slots=1\\nelsewhere slots=1\\n' >hosts"
-    by_ssh = "srun --quiet torchrun-slurm --env ssh deepspeed --hostfile hosts train.py"
-    too_many = "srun --quiet --gres=gpu:1 torchrun-slurm --nproc-per-node 2 train.py"
-
-    told = provisioned_lab.said(f"{hosts}; {by_ssh} 2>&1; echo code $?; {too_many} 2>&1; echo code $?; rm hosts")
-
-    refused = [line.partition(": ")[2] for line in told.splitlines() if line.startswith("torchrun-slurm: ")]
-    # Slurm chooses the node.
-    assert re.match(r"node\d: hosts:2: elsewhere is no node of this job\. Fix: name node\d; or leave", refused[0])
-    assert (
-        refused[1]
-        .partition(": ")[2]
-        .startswith("2 workers of a node for 1 granted GPUs. Fix: leave --nproc-per-node out")
-    )
-    assert told.splitlines().count("code 2") == 2
-
-
-#: An image that is entered by ssh, and has what is called as DeepSpeed's launcher is: that one is minutes of packages.
-LAUNCHERS = """FROM {base}
-RUN apt-get update -q && apt-get install -qy --no-install-recommends openssh-server openssh-client
-COPY --chmod=755 launcher.py /usr/local/bin/deepspeed
-"""
-
-
-@pytest.fixture(scope="module")
-def launchers(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
-    """A lab whose user has built such an image in a job, and has a training."""
-    lab = provisioned_lab
-    base = lab.said("srun podman images --quiet --filter readonly=true").split()[0]
-    texts = {
-        "Dockerfile": LAUNCHERS.format(base=base),
-        "launcher.py": (Path(__file__).parent / "jobs/launcher.py").read_text(encoding="utf-8"),
-        "train.py": TRAIN.replace('"NODE"', '"SLURMD_NODENAME"'),
-    }
-    lab.said("mkdir -p launched")
-    for name, text in texts.items():
-        lab.said(f"cat >launched/{name} <<'END OF FILE'\n{text}END OF FILE")
-    lab.said("cd launched && srun --mem=1000 docker build -t launchers:1 . 2>&1")
-    yield lab
-    lab.said("rm -r launched; srun --quiet docker rmi launchers:1")
-
-
-# What is not DeepSpeed itself: its host file, how it is told where to meet, and ssh between the containers. It itself
-# trains in test_job_templates. Packages for it are fetched from the distribution.
-@pytest.mark.night
-@pytest.mark.parametrize("words", ["--env deepspeed train.py", "--env ssh deepspeed train.py"])
-def test_deepspeeds_launcher_starts_workers_on_two_nodes_by_itself_or_by_ssh(launchers: labs.Lab, words: str) -> None:
-    lab = launchers
-    place = "--container-image=launchers:1 --container-mounts=$PWD --container-workdir=$PWD"
-    step = f"srun --nodes=2 --ntasks-per-node=1 --mem=600M {place} torchrun-slurm --output-dir $PWD {words}"
-
-    done = lab.ssh("head", f"cd launched && {step}", user="ada")
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    ranks = sorted(re.findall(r"rank \d/\d on node\d, sum \d", done.stdout))
-    assert ranks == [f"rank {rank}/2 on node{rank + 1}, sum 1" for rank in (0, 1)], done.stdout + done.stderr
-    # Of the keys and the sshd of the user's own nothing is left.
-    assert lab.said("ls -A launched | grep -F .torchrun-slurm || true") == ""
-    for node in ("node1", "node2"):
-        lab.root(node, "! pgrep -u ada sshd")

@@ -109,22 +109,6 @@ def test_a_machine_that_is_switched_off_and_on_is_the_same_machine(small_lab: la
         small_lab.root("node1", "sed -i /elsewhere/d /etc/hosts; rm /var/lib/clusterctl/kept")
 
 
-def test_containers_run_inside_a_machine_and_come_back_with_it(small_lab: labs.Lab) -> None:
-    small_lab.root(
-        "node1",
-        "mkdir -p /tmp/tree && ldd /bin/sleep | grep -o '/lib[^ ]*' | xargs -I{} cp --parents -L {} /tmp/tree"
-        " && cp --parents -L /bin/sleep /tmp/tree && tar -C /tmp/tree -c . | docker import - sleeper:1"
-        " && docker run --detach --name sleeper --restart unless-stopped --network host --pid host"
-        " --cgroupns host sleeper:1 /bin/sleep 10000",
-    )
-    try:
-        small_lab.restart("node1")
-
-        labs.until(lambda: "Up" in small_lab.root("node1", "docker ps --filter name=sleeper --format '{{.Status}}'"))
-    finally:
-        small_lab.root("node1", "docker rm --force sleeper; docker rmi sleeper:1")
-
-
 def test_two_labs_live_side_by_side_and_one_goes_without_a_trace(small_lab: labs.Lab) -> None:
     before = started(small_lab)
     with labs.made("t-other", nodes=2, gpus=1) as other:

@@ -12,19 +12,6 @@ import pytest
 import snapshots
 
 
-def test_a_key_that_the_machines_do_not_accept_is_named_as_the_cause(small_lab: labs.Lab, tmp_path: Path) -> None:
-    labs.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
-    path = small_lab.inventory_with(tmp_path, {str(small_lab.directory / "id_ed25519"): str(tmp_path / "other")})
-
-    with snapshots.unchanged(small_lab):
-        done = labs.clusterctl("provision", path, "--json", check=False)
-
-    refused = {check["host"]: check["id"] for check in json.loads(done.stdout)["checks"] if check["verdict"] == "fail"}
-    assert done.returncode == 5
-    assert refused == dict.fromkeys(small_lab.machines, "access.login")
-    assert "Traceback" not in done.stderr
-
-
 @pytest.fixture
 def asked(small_lab: labs.Lab) -> Iterator[str]:
     """The password of an account whom the lab's key lets in and sudo asks for it, on every machine."""

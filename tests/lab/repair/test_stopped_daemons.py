@@ -117,18 +117,6 @@ def test_a_provision_asks_an_engine_that_hangs_twice_and_leaves_its_machine_as_i
 
 
 @pytest.mark.parametrize("machine", ["head", "node2"])
-def test_a_machine_that_the_network_has_lost_is_named_and_the_others_are_judged(
-    provisioned_lab: labs.Lab, machine: str
-) -> None:
-    lab = provisioned_lab
-
-    with silent(lab, machine):
-        code, document = verified(lab)
-
-    is_named_and_the_others_are_judged(lab, code, document, machine, "access.")
-
-
-@pytest.mark.parametrize("machine", ["head", "node2"])
 @pytest.mark.parametrize("results", [1, 35])
 def test_a_machine_that_falls_silent_in_the_middle_costs_its_own_checks_only(
     provisioned_lab: labs.Lab, machine: str, results: int

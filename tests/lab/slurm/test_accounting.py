@@ -13,9 +13,6 @@ import yaml
 
 from provision import content
 from provision.inventory import loader
-from provision.judge import session
-from provision.model.checks import Verdict
-from provision.slurm.admission import Submitter
 
 SACCT = "sacct --noheader --parsable2 --allocations --allusers"
 
@@ -158,8 +155,6 @@ def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_go
         shares = person(lab, "ada", "sshare --all --noheader --parsable2 --format=Account,User,RawShares").splitlines()
         assert {" physics||50", "  test1267||30", "   test1267|ada|1", "  lattice||20", " teaching||5"} <= set(shares)
 
-        in_partitions(lab)
-
         job = person(lab, "ben", "cd / && sbatch --parsable --account=t-above --output=/dev/null --wrap 'sleep 600'")
         refused = provision("absent", accounts=[*kept_too, *groups], slurm_qos=qos, slurm_partitions=PARTITIONS)
         assert refused["exit_code"] == 4
@@ -183,65 +178,3 @@ def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_go
     there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
     assert not [line for line in there if line.startswith(("t-", *more))]
     assert {"test1267|ada", "biology|ben", "operations|grace"} <= set(there)
-
-
-def in_partitions(lab: labs.Lab) -> None:
-    """See that verify's session of a user is tried in each partition on each kind of node."""
-    files = content.ROOT / "roles/slurm_service/files"
-    asked = ["docker", "exec", "-i", lab.container("head"), "sh", "-s", "10", "/etc/slurm", "-", "nodes", "partitions"]
-    said = labs.run(asked, input=(files / "ask-controller").read_text(encoding="utf-8")).stdout
-    targets = session.targets(said, ["node1", "node2"], Submitter(["physics", "biology"], ("operations",)))
-    assert {target[0] for target in targets} == {"TEST1", "other"}
-
-    flat = " ".join(word for target in targets for word in target)
-    login = ["docker", "exec", "-i", lab.container("head"), "runuser", "--login", "grace", "--command"]
-    script = (files / "prove-session").read_text(encoding="utf-8")
-    printed = labs.run([*login, f"exec sh -s 60 yes {flat}"], input=script, check=False).stdout
-    wants = session.Wants(uid=2003, user="grace", accounting=True, shared_home=True)
-    found = {check.id: check for check in session.checks(printed, "", targets, wants)}
-    assert found["session.step"].verdict is Verdict.PASS, printed
-    kinds = ", ".join(f"{node} in {partition}" for partition, node, *_ in targets)
-    assert found["session.step"].observed == f"right on {kinds}"
-    assert found["session.side_by_side"].observed == f"at the same time on {kinds}"
-
-
-#: The database's files on a disk of their own that is full, and back again.
-SMALL = """set -e
-systemctl stop mariadb
-cp -a /var/lib/mysql /root/t-files
-mount -t tmpfs -o size=$(($(du -sm /root/t-files | cut -f 1) + 64))m none /var/lib/mysql
-cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
-systemctl start mariadb
-dd if=/dev/zero of=/var/lib/mysql/t-filler bs=64k status=none || true
-"""
-LARGE = """mountpoint -q /var/lib/mysql || exit 0
-systemctl stop mariadb
-cp -a /var/lib/mysql /root/t-files && umount /var/lib/mysql && find /var/lib/mysql -mindepth 1 -delete
-cp -a /root/t-files/. /var/lib/mysql && rm -r /root/t-files
-systemctl start mariadb"""
-
-
-@pytest.mark.night
-def test_a_full_disk_of_the_databases_is_told_and_loses_no_job_and_no_record(lab: labs.Lab) -> None:
-    try:
-        lab.root("head", SMALL)
-        jobs = [person(lab, "ada", "cd && sbatch --parsable --wait --wrap true") for _ in range(3)]
-
-        refused = labs.document(lab.inventory, "plan")
-        full = [
-            one["observed"]
-            for one in refused["checks"]
-            if one["id"] == "preflight.disk_space" and one["host"] == "head"
-        ]
-        assert (refused["exit_code"], full[0].split(";")[0]) == (3, "/var/lib/mysql: 0 MB free")
-        told = labs.document(lab.inventory, "verify")
-
-        failed = {check["id"]: check for check in told["checks"] if check["verdict"] == "fail"}
-        assert failed["slurm_database.disk"]["observed"] == "0 MiB free for MariaDB in /var/lib/mysql"
-        assert "make room there" in failed["slurm_database.disk"]["fix"]
-        lab.root("head", "rm /var/lib/mysql/t-filler")
-        for job in jobs:
-            labs.until(lambda job=job: kept(lab, job, "State,End").startswith("COMPLETED|2"), kept(lab, job, "ALL"))  # type: ignore[misc]
-    finally:
-        lab.root("head", LARGE)
-    assert labs.document(lab.inventory, "verify")["verdict"] == "pass"

@@ -53,10 +53,6 @@ def conf(**parameters: Any) -> dict[str, Any]:
     return {"slurm_conf_parameters": parameters}
 
 
-def partition(**parameters: Any) -> dict[str, Any]:
-    return {"slurm_partitions": [{"PartitionName": "t", **parameters}]}
-
-
 def refusals(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     """Return what slurmctld has refused of a run."""
     told = json.loads(done.stdout)
@@ -66,13 +62,8 @@ def refusals(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 #: What the inventory has, which check takes, and what Slurm says of it.
 BAD = (
     (conf(PriorityType="priority/none-such"), "cannot find priority plugin for priority/none-such"),
-    (conf(SchedulerType="sched/none-such"), "sched/none-such"),
     (conf(DebugFlags="Nonsense"), "DebugFlags invalid: Nonsense"),
-    (conf(PrologFlags="Nonsense"), "PrologFlags invalid: Nonsense"),
     (conf(PreemptMode="SUSPEND"), "PreemptMode=SUSPEND requires GANG too"),
-    (conf(SelectTypeParameters="CR_Nonsense"), "Bad SelectTypeParameter: CR_Nonsense"),
-    (partition(OverSubscribe="SOMETIMES"), 'Bad value "SOMETIMES" for OverSubscribe'),
-    ({"slurm_conf_files": {"acct_gather.conf": "Nonsense=3\n"}}, "unrecognized key: Nonsense"),
     (
         conf(TopologyPlugin="topology/tree") | {"slurm_conf_files": {"topology.conf": "Nonsense=4\n"}},
         "unrecognized key: Nonsense",

@@ -138,14 +138,3 @@ def test_users_of_the_directory_are_known_on_machines_to_slurmctld_and_in_jobs(l
     job = lab.root("head", "runuser -u lucy -- sbatch --parsable --chdir=/ --output=/dev/null --wrap 'sleep 60'")
     assert lab.root("head", f"squeue --noheader --job={job} --format=%u") == "lucy"
     lab.root("head", f"scancel {job}")
-
-
-def test_a_declared_user_whom_the_directory_has_is_refused(lab: labs.Lab) -> None:
-    users = json.dumps({"cluster_users": [{"name": "lucy", "uid": 71001}], "cluster_groups": []})
-
-    done = json.loads(labs.clusterctl("preflight", "--json", lab.inventory, "-e", users, check=False).stdout)
-
-    told = [check["observed"] for check in done["checks"] if check["id"] == "cluster_users.ids"]
-    assert done["exit_code"] == 3
-    assert len(told) == len(lab.machines)
-    assert all("lucy is the site's directory's: take it out of cluster_users" in one for one in told)

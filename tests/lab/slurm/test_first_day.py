@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import labs
 import pytest
@@ -67,65 +65,6 @@ def test_an_allocation_has_a_shell_where_she_is_as_it_was_before_and_steps_on_it
     assert allocation.returncode == 4
 
 
-def test_ctrl_c_twice_ends_a_step(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    step = terminal(lab, "srun sleep 3600")
-    # The step, not the job only: srun does not yet ask while the node gets the job ready.
-    labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
-    assert step.stdin is not None
-
-    # Again and again: what srun takes for twice lies within a second.
-    while step.poll() is None:
-        with suppress(BrokenPipeError):
-            step.stdin.write("\x03")
-            step.stdin.flush()
-        time.sleep(0.2)
-
-    assert step.stdout is not None
-    assert "interrupt (one more within 1 sec to abort)" in step.stdout.read()
-    assert step.returncode != 0
-    labs.until(lambda: not jobs(lab))
-
-
-@pytest.mark.parametrize("command", ["srun sleep 600", "salloc --nodes=1"])
-def test_a_lost_login_ends_what_ran_in_its_terminal(provisioned_lab: labs.Lab, command: str) -> None:
-    lab = provisioned_lab
-    login = terminal(lab, command)
-    labs.until(lambda: jobs(lab) == ["RUNNING"])
-
-    login.kill()
-
-    login.communicate()
-    labs.until(lambda: not jobs(lab))
-
-
-def test_a_lost_connection_without_a_terminal_leaves_the_step_which_scancel_ends(provisioned_lab: labs.Lab) -> None:
-    """sshd tells no program of it: as docs/jobs/sessions.md says."""
-    lab = provisioned_lab
-    login = subprocess.Popen([*lab.entering("head", "srun sleep 600", user=USER)], stdin=subprocess.DEVNULL)
-    labs.until(lambda: "sleep" in lab.said("squeue --me --steps --noheader --format=%j").split())
-
-    login.kill()
-
-    login.communicate()
-    # For nothing that is there at once: it stays.
-    time.sleep(3)
-    assert jobs(lab) == ["RUNNING"]
-    lab.said("scancel --me")
-    labs.until(lambda: not jobs(lab))
-
-
-def test_sallocs_own_command_is_one_of_the_machine_on_which_she_is(provisioned_lab: labs.Lab) -> None:
-    told = provisioned_lab.said(
-        "salloc --quiet bash -c 'id --user --name; hostname; ssh -V; sudo --version | head -n 1; srun hostname' 2>&1"
-    ).splitlines()
-
-    assert told[:2] == [USER, "head"]
-    assert told[2].startswith("OpenSSH_")
-    assert told[3].startswith("Sudo version")
-    assert told[4] in {"node1", "node2"}
-
-
 def test_a_running_job_is_watched_measured_and_given_a_file(provisioned_lab: labs.Lab) -> None:
     lab = provisioned_lab
     ticks = "srun bash -c 'cat /tmp/first-day; rm /tmp/first-day; while sleep 1; do echo tick; done'"
@@ -139,25 +78,6 @@ def test_a_running_job_is_watched_measured_and_given_a_file(provisioned_lab: lab
     # Two tasks, and what the larger of them holds.
     labs.until(lambda: re.match(r"2\|[1-9]\d*K$", lab.said(f"sstat -n -P --jobs={job}.0 --format=NTasks,MaxRSS")))
     assert lab.said(f"cat slurm-{job}.out").split().count("carried") == 2
-
-
-def test_what_a_job_waits_for_and_an_account_has_used_is_told(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    first = lab.said("sbatch --parsable --nodes=2 --exclusive --wrap 'sleep 600'")
-    labs.until(lambda: jobs(lab) == ["RUNNING"])
-    waits = lab.said("sbatch --parsable --nodes=2 --exclusive --wrap true")
-
-    labs.until(lambda: waits in lab.said("sprio --noheader --format=%i").split())
-    assert f"test1267|{USER}|" in lab.said("sshare --users=ada --parsable2")
-    # A report is of whole hours: there may be no line in it yet.
-    assert lab.ssh("head", "sreport --parsable2 cluster UserUtilizationByAccount", user=USER).returncode == 0
-    assert first not in lab.said("sprio --noheader --format=%i").split()
-
-
-def test_a_time_is_that_of_her_zone(provisioned_lab: labs.Lab) -> None:
-    job = provisioned_lab.said("TZ=Asia/Tokyo sbatch --parsable --begin=2030-01-01T18:00 --wrap true")
-
-    assert "StartTime=2030-01-01T09:00:00" in provisioned_lab.said(f"TZ=UTC scontrol show job {job}")
 
 
 def test_a_job_of_hers_is_repeated_until_she_removes_it(provisioned_lab: labs.Lab) -> None:

@@ -94,29 +94,6 @@ def test_a_declared_cuda_toolkit_is_seen_by_jobs_which_cannot_write_it(lab: labs
     assert "No such file" in run(lab, f"srun --nodelist=node2 cat {toolkit}/version 2>&1", check=False)
 
 
-# Slurm's image is built anew, and its containers are replaced, twice.
-@pytest.mark.night
-def test_modules_of_the_site_are_loaded_in_jobs_where_the_image_has_their_program(lab: labs.Lab) -> None:
-    variables = lab.directory / "group_vars/all.yml"
-    given = variables.read_text()
-    lab.root("node2", 'mkdir -p /opt/t-modules && echo \'setenv("T_TOOL", "loaded")\' >/opt/t-modules/t-tool.lua')
-    variables.write_text(given + "slurm_image_extra_packages: [lmod]\n")
-    try:
-        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
-
-        load = "module use /opt/t-modules; module load t-tool; echo $T_TOOL"
-        assert run(lab, f"srun --nodelist=node2 bash --login -c '{load}'") == "loaded"
-        run(
-            lab,
-            f"printf '#!/bin/bash -l\n{load}\n' >t-script && sbatch --nodelist=node2 --wait --output=t-out t-script",
-        )
-        assert run(lab, "cat t-out") == "loaded"
-    finally:
-        variables.write_text(given)
-        lab.root("node2", "rm -r /opt/t-modules")
-        assert labs.document(lab.inventory, "provision", "slurm")["exit_code"] == 0
-
-
 def test_slurmd_says_for_which_mount_it_waits_and_takes_no_job_before(lab: labs.Lab) -> None:
     since = "scontrol show node node1 | grep -o 'SlurmdStartTime=[^ ]*'"
     before = lab.root("head", since)
@@ -140,32 +117,6 @@ def test_slurmctld_has_nobodys_home(lab: labs.Lab) -> None:
     assert "/home" not in lab.root("head", "docker exec slurmctld cat /proc/mounts").split()
 
 
-def test_what_the_daemons_print_outlives_their_containers_and_has_the_machines_time(lab: labs.Lab) -> None:
-    mark = run(lab, "sbatch --parsable --nodelist=node2 --output=/dev/null --wait --wrap true")
-    told = f"journalctl --no-pager --output=cat CONTAINER_NAME=slurmd | grep -c 'JobId={mark}\\b\\|batch job {mark} '"
-    # The machine's journal has it, whatever becomes of the container.
-    assert int(lab.root("node2", told)) > 0
-    assert lab.root("node2", "docker exec slurmd date +%Z%z") == lab.root("node2", "date +%Z%z")
-    options = lab.root("node2", "docker container inspect --format '{{.HostConfig.LogConfig.Type}}' slurmd")
-    assert options.strip() == "journald"
-
-
-@pytest.mark.night
-def test_each_part_of_a_heterogeneous_job_has_its_own_directory_and_what_it_asks_for(lab: labs.Lab) -> None:
-    run(lab, "mkdir -p t-parts && echo pixels >t-parts/1")
-    step = 'sh -c "echo \\$SLURMD_NODENAME \\$JOB_SCRATCH \\$(cat \\$JOB_SCRATCH/t-parts/1)"'
-
-    told = run(lab, f"STAGE_IN=$HOME/t-parts srun --nodelist=node1 {step} : --nodelist=node2 {step}")
-
-    parts = dict(line.split(" ", 1) for line in told.splitlines())
-    first, second = (parts[node].removesuffix(" pixels") for node in ("node1", "node2"))
-    number = int(first.removeprefix("/scratch/.jobs/job-"))
-    assert second == f"/scratch/.jobs/job-{number + 1}", told
-    for node, path in (("node1", first), ("node2", second)):
-        left = f"{path} /run/clusterctl/jobs/{number} /run/clusterctl/jobs/{number + 1}"
-        labs.until(lambda node=node, left=left: lab.root(node, f"ls -d {left} 2>/dev/null || true") == "")  # type: ignore[misc]
-
-
 def test_a_job_that_asks_for_what_is_not_there_says_so_and_its_node_goes_on(lab: labs.Lab) -> None:
     done = run(
         lab,
@@ -177,18 +128,6 @@ def test_a_job_that_asks_for_what_is_not_there_says_so_and_its_node_goes_on(lab:
     assert f"stage-in: /home/{USER}/t-none: no such file or directory" in done[2]
     assert "began" not in done
     assert lab.node_is_well("node1")
-
-
-def test_what_a_job_had_on_the_nodes_disk_goes_also_where_it_is_cancelled(lab: labs.Lab) -> None:
-    script = "touch $JOB_SCRATCH/half; echo $JOB_SCRATCH; sleep 300"
-    run(lab, f"sbatch --nodelist=node1 --job-name=t-half --output=t-half --wrap '{script}'")
-    labs.until(lambda: bool(run(lab, "cat t-half 2>/dev/null", check=False)))
-    where = run(lab, "cat t-half")
-    assert lab.root("node1", f"ls {where}").strip() == "half"
-
-    run(lab, "scancel --name=t-half")
-
-    labs.until(lambda: lab.root("node1", f"test -e {where} || echo gone", check=False).strip() == "gone")
 
 
 def test_a_mount_that_is_no_longer_declared_goes_when_that_is_asked_and_nobody_uses_it(lab: labs.Lab) -> None:

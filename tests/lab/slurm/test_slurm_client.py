@@ -63,11 +63,6 @@ def test_a_step_has_her_environment_place_and_groups_and_nothing_of_the_commands
     assert PROJECT in told[-1].split()
 
 
-def test_limits_of_where_she_typed_stay_there_unless_she_asks_for_them(lab: labs.Lab) -> None:
-    assert run(lab, "ulimit -S -n 77; srun --chdir=/ sh -c 'ulimit -S -n'") != "77"
-    assert run(lab, "ulimit -S -n 77; srun --propagate=NOFILE --chdir=/ sh -c 'ulimit -S -n'") == "77"
-
-
 def test_a_jobs_python_has_its_whole_library(lab: labs.Lab) -> None:
     assert code(lab, "srun --chdir=/ python3 -c 'import ctypes, shutil, ssl, tempfile'") == 0
 

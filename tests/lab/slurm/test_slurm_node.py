@@ -127,27 +127,6 @@ def kathmandu(lab: labs.Lab, machine: str) -> Iterator[None]:
         lab.root(machine, f"ln -sfn '{zone}' /etc/localtime" if zone else "rm /etc/localtime")
 
 
-def started_anew(lab: labs.Lab) -> None:
-    """Have the controller's daemons start again, and wait until nodes have registered: steps asked before that hang."""
-    lab.root("head", "docker restart --time 60 slurmctld slurmdbd")
-    labs.until(lab.nodes_are_well)
-
-
-def test_the_controllers_daemons_and_its_users_commands_have_its_time(lab: labs.Lab) -> None:
-    with kathmandu(lab, "head"):
-        started_anew(lab)
-        try:
-            for daemon in ("slurmctld", "slurmdbd"):
-                assert lab.root("head", f"docker exec {daemon} date +%z") == "+0545", daemon
-            job = lab.said("sbatch --parsable --chdir=/ --output=/dev/null --begin=18:00 --wrap true")
-            begin = f"squeue --noheader --jobs={job} --format=%S"
-            assert lab.said(begin).endswith("T18:00:00")
-            assert lab.said(f"TZ=UTC {begin}").endswith("T12:15:00")
-        finally:
-            lab.said("scancel --me")
-    started_anew(lab)
-
-
 def test_another_role_can_have_a_slurmd_made_anew_as_the_controller_declares_it(lab: labs.Lab, tmp_path: Path) -> None:
     # The engine tells mounts in any order.
     ask = "docker inspect --format '{{.Config.Image}}{{range .HostConfig.Binds}} {{.}}{{end}}' slurmd"

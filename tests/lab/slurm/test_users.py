@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import labs
-import pytest
 import snapshots
 
 from provision.model.users_declared import users_from
@@ -20,20 +19,6 @@ def test_her_containers_have_users_of_their_own_also_in_images_that_all_share(pr
     # Debian's /etc/shadow is that of the group shadow.
     assert told[:2] == ["33:33", "0:42"]
     assert [line.split() for line in told[2:]] == [["0", "2001", "1"], ["1", str(first), "65536"]]
-
-
-# The minute is Slurm's, and is waited for.
-@pytest.mark.night
-def test_a_group_that_she_joins_counts_in_jobs_a_minute_later(provisioned_lab: labs.Lab) -> None:
-    lab = provisioned_lab
-    lab.said("srun true")  # slurmctld remembers her groups from now on
-    for machine in lab.machines:
-        lab.root(machine, "usermod --append --groups audio ada")
-    try:
-        labs.until(lambda: "audio" in lab.said("srun id --groups --name").split())
-    finally:
-        for machine in lab.machines:
-            lab.root(machine, "gpasswd --delete ada audio")
 
 
 def test_who_is_to_be_absent_is_removed_and_keeps_a_home(provisioned_lab: labs.Lab) -> None:
