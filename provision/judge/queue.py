@@ -8,8 +8,8 @@ from provision.model.checks import Check, Subject, Verdict
 from provision.model.text import brief
 from provision.slurm.taken import Taken, jobs_in, losses, taken
 
-#: It concerns the whole cluster, as all nodes have this file.
-SUBJECT = Subject("slurm_conf", names=("queue",), before=True, whole=("queue",))
+#: Asked only where slurm.conf is to change. It concerns the whole cluster, as all nodes have this file.
+QUEUE = Subject("slurm_conf", names=("queue",), before=True, whole=("queue",))
 EXPECTED = "no job ends by the change"
 _FIX = (
     "drain the nodes and wait (scontrol update NodeName=NODES State=DRAIN Reason=...); give waiting jobs other nodes "
@@ -25,18 +25,18 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
     ``ends``: the site says that jobs may end.
     """
     if live == "":
-        return SUBJECT.skip("queue", "there is no slurm.conf yet")
+        return QUEUE.skip("queue", "there is no slurm.conf yet")
     change, jobs, problem = None, None, "the slurm.conf of now could not be read"
     try:
         if live is not None:
             change, problem = taken(live, wanted), "squeue did not answer"
         if change == Taken():
-            return SUBJECT.check("queue", True, "nothing is taken away", EXPECTED)
+            return QUEUE.check("queue", True, "nothing is taken away", EXPECTED)
         jobs = jobs_in(answer) if answer is not None else None
     except ValueError as error:
         problem = str(error)
     if change is None or jobs is None:
-        return SUBJECT.check(
+        return QUEUE.check(
             "queue",
             Verdict.WARN if ends else Verdict.FAIL,
             f"unknown: {problem}",
@@ -48,7 +48,7 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
     nodes = re.findall(r"(?m)^ReservationName=(\S+) .*?\bNodes=(\S+)", reservations)
     lost = losses(change, jobs, dict(nodes))
     said = brief([f"{one.what} {one.why}" for one in lost], 10)
-    return SUBJECT.check(
+    return QUEUE.check(
         "queue",
         (Verdict.WARN if ends else Verdict.FAIL) if lost else Verdict.PASS,
         said or f"{len(jobs)} jobs, none of which uses what is taken away",

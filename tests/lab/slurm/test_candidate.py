@@ -182,7 +182,7 @@ def test_a_change_that_would_end_jobs_is_refused_with_their_numbers_and_users(si
     lab = site.lab
     waiting = submit(lab, "--begin=now+1hour")
     there = files(lab)
-    wants(site, **partition())  # in place of the one in which they are
+    wants(site, slurm_partitions=[{"PartitionName": "t"}])  # in place of the one in which they are
 
     done = site.provision()
 
