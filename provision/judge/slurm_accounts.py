@@ -15,7 +15,8 @@ from provision.slurm.account_changes import QUESTIONS, Change, Database, changes
 from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 
-SUBJECT = Subject("slurm_accounts", names=("qos", "accounts", "users", "gone"), fix="clusterctl provision slurm")
+_DECLARED = ("qos", "accounts", "users")
+SUBJECT = Subject("slurm_accounts", names=(*_DECLARED, "gone"), fix="clusterctl provision slurm")
 
 
 class RefusedError(ValueError):
@@ -38,7 +39,8 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     except RefusedError as error:
         if wants["verified"]:
             return SUBJECT.all_unknown(str(error))
-        return [SUBJECT.check(name, False, str(error), "as declared", source="sacctmgr") for name in SUBJECT.names]
+        refused = [SUBJECT.check(name, False, str(error), "as declared", source="sacctmgr") for name in _DECLARED]
+        return [*refused, SUBJECT.skip("gone", str(error))]
     except (ValueError, ClusterctlError) as error:
         return SUBJECT.all_unknown(str(error))
     counts = {
