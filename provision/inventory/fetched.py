@@ -17,7 +17,9 @@ def fetched(cluster: Cluster, hostvars: Mapping[str, Mapping[str, Any]]) -> list
 
     The page about closed networks in docs/ has the same table for every inventory.
     """
-    gpus = [node.name for node in cluster.nodes if any(gres.name == "gpu" for gres in node.hardware.gres or ())]
+    # A node whose hardware is still to be discovered may have GPUs.
+    kinds = {node.name: node.hardware.gres for node in cluster.nodes}
+    gpus = [name for name, kind in kinds.items() if kind is None or any(gres.name == "gpu" for gres in kind)]
     rows = [("packages", "each machine", "its own apt sources", "")]
     if gpus and "gpu" not in cluster.simulated:
         rows += _of_gpus(hostvars.get(gpus[0], {}))

@@ -32,6 +32,7 @@ def test_a_cluster_is_told_by_machines_kinds_and_partitions() -> None:
         ({"cluster_simulated": ["gpu"]}, "PyTorch", "NVIDIA"),
         ({"nvidia_driver_source": "distribution"}, "NVIDIA's container toolkit", "NVIDIA's driver"),
         ({"container_images_mirror": "http://deb.site/debian"}, "head, from http://deb.site/debian", "apt sources; "),
+        ({"node_gres": None}, "NVIDIA's driver: nodes with GPUs", "DOCA"),
         ({"node_gres": "", "rdma_userspace_ofed": "doca"}, "DOCA-OFED: nodes with RDMA", "NVIDIA"),
     ],
 )
@@ -42,6 +43,7 @@ def test_what_is_fetched_follows_from_the_inventory(
         "hosts": {"node1": {}},
         "vars": A40 | {key: variables[key] for key in variables if key.startswith("node_")},
     }
+    nodes["vars"] = {name: value for name, value in nodes["vars"].items() if value is not None}
     own = {"cluster_name": "t"} | {key: variables[key] for key in variables if not key.startswith("node_")}
     groups = {"slurm_controller": {"hosts": {"head": {}}}, "slurm_compute": nodes}
     inventory = tmp_path / "inventory.yml"
