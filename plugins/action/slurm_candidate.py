@@ -3,8 +3,8 @@
 """Ask a slurmctld that nobody can reach whether it starts with the inventory's configuration, and judge its answer.
 
 The module of this name starts it on the machine. What it refuses fails the task, with Slurm's own words and the line of
-the inventory that they speak of; where no slurmctld could be asked, that is a warning. So does what takes something
-away that jobs use, unless C(end_jobs) says that they may end.
+the inventory that they speak of; where no slurmctld could be asked, that is a warning. What takes something away that
+jobs use fails the task, too, unless C(end_jobs) says that they may end.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ def _run(request: Request, state: str, names: Sequence[str] = (), reason: str = 
     if outcome.code is not ExitCode.DONE:
         show_run(printer, "node", outcome.report, simulated=opened.simulated)
     rows: list[tuple[str, ...]] = [("NODE", "STATE", "SINCE", "BY", "REASON", "JOBS")]
-    rows += [row(one, slurm) for one in slurm.get("nodes", ()) if not names or one.get("name") in names]
+    jobs = on_each(slurm)
+    rows += [row(one, jobs) for one in slurm.get("nodes", ()) if not names or one.get("name") in names]
     if len(rows) > 1:
         printer.table(rows)
     if held and state == "drained":
@@ -135,9 +136,17 @@ def holding(slurm: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     ]
 
 
-def row(one: Mapping[str, Any], slurm: Mapping[str, Any]) -> tuple[str, ...]:
+def on_each(slurm: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the jobs that are on each node, by their numbers."""
+    found: dict[str, list[str]] = {}
+    for job in slurm.get("jobs", ()):
+        for name in _on(job):
+            found.setdefault(name, []).append(str(job["id"]))
+    return found
+
+
+def row(one: Mapping[str, Any], jobs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a node as a row of the list."""
-    jobs = [str(job["id"]) for job in slurm.get("jobs", ()) if one["name"] in _on(job)]
     reason, since = str(one.get("reason") or ""), int(one.get("reason_at") or 0)
     return (
         str(one["name"]),
@@ -145,7 +154,7 @@ def row(one: Mapping[str, Any], slurm: Mapping[str, Any]) -> tuple[str, ...]:
         _time(since) if reason and since else "",
         str(one.get("reason_by") or "") if reason else "",
         reason,
-        ",".join(jobs),
+        ",".join(jobs.get(one["name"], ())),
     )
 
 

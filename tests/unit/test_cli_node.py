@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from provision.cli.main import cli
-from provision.cli.node import holding, row
+from provision.cli.node import holding, on_each, row
 
 SLURM = {
     "nodes": [
@@ -30,7 +30,7 @@ SLURM = {
 
 
 def test_a_node_is_shown_with_its_reason_and_jobs() -> None:
-    drained, busy = (row(one, SLURM) for one in SLURM["nodes"])
+    drained, busy = (row(one, on_each(SLURM)) for one in SLURM["nodes"])
 
     assert (drained[0], drained[1], drained[3], drained[4], drained[5]) == (
         "node1", "idle+drain", "slurm", "clusterctl: fans", "",
