@@ -85,6 +85,11 @@ def test_an_inventory_is_good_alone_and_what_is_a_part_of_one_below_it(tmp_path:
     assert declared(loader.load(tmp_path / "inventory.ini")).name == "lab"
 
 
+@pytest.mark.parametrize("path", sorted((content.ROOT / "inventory").glob("*/inventory.ini")), ids=str)
+def test_an_example_is_good(path: Path) -> None:
+    assert declared(loader.load(path)).nodes
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_is_one_with_these_options(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
