@@ -178,11 +178,11 @@ def next_command(
 
         place = hostlist.fold(refused)
         return (
-            f"repair {place} as told above, then again: clusterctl {command} {name}. "
+            f"repair {place} as described above, then again: clusterctl {command} {name}. "
             f"Until then each run goes on without {place}, no --limit is needed"
         )
     if code is ExitCode.VERIFICATION_FAILED:
-        return f"fix what is named above, or see what provision would mend: clusterctl plan {name}"
+        return f"fix what is named above, or see what provision would change: clusterctl plan {name}"
     if code in (ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE, ExitCode.PREFLIGHT_REFUSED):
         return f"fix what is named above, then again: clusterctl {command} {name}"
     return ""

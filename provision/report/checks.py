@@ -1,4 +1,4 @@
-"""What checks told, for a person: what failed last, machines that say the same folded, passes and skips counted."""
+"""Checks as text for a person: failures last, machines with the same result folded, passes and skips counted."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _alike(groups: Mapping[Check, Sequence[str]]) -> list[tuple[Check, str]]:
             rows += [(check, fold(groups[check])) for check in same]
             continue
         first = fold(groups[same[0]])
-        observed = brief([check.observed for check in same], _EACH)
+        observed = brief(list(dict.fromkeys(check.observed for check in same)), _EACH)
         fix = f"for {first}: {same[0].fix}; the same for each of the others (-v lists them)" if same[0].fix else ""
         hosts = [host for check in same for host in groups[check]]
         rows.append((replace(same[0], observed=observed, fix=fix), fold(hosts)))

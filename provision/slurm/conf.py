@@ -60,7 +60,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
         variables = sorted({name for names in missing.values() for name in names})
         raise ClusterctlError(
             f"{hostlist.fold(missing)}: {' and '.join(variables)} not declared",
-            fix="let the machines tell: clusterctl discover; or declare it under [slurm_compute:vars]",
+            fix="let clusterctl discover ask the machines, or declare the values under [slurm_compute:vars]",
         )
     kinds = _kinds(cluster)
     lines = parameters(cluster)

@@ -231,7 +231,7 @@ class Connection:
         transport, user = self.transport, self.route.user
         transport.auth_timeout = self._deadline.left()
         tried: list[str] = []
-        allowed, undecided = "", False
+        allowed, offered, undecided = "", False, False
         try:
             transport.auth_none(user)
         except paramiko.BadAuthenticationType as error:
@@ -245,13 +245,14 @@ class Connection:
                 tried.append(f"{label} ({key})")
                 undecided = undecided or key == ONLY_OPENSSH
                 continue
+            offered = True
             try:
                 more = transport.auth_publickey(user, key)
                 tried.append(f"{label} (accepted, but also wanted: {', '.join(more)})" if more else label)
             except _BROKEN:
                 tried.append(f"{label} (refused)")
         if not transport.is_authenticated():
-            raise Stopped(no_login(self.target, self.route, tried, allowed, undecided=undecided))
+            raise Stopped(no_login(self.target, self.route, tried, allowed, offered=offered, undecided=undecided))
 
     def _agent_keys(self) -> tuple[paramiko.PKey, ...]:
         try:

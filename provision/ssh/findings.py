@@ -71,8 +71,8 @@ def no_connection(target: Target, route: Route, error: OSError, seconds: float) 
         "route",
         f"{route.place}: {error.strerror or error}",
         "a connection",
-        "there is no way from this computer to that address",
-        f"ip route get {route.host}; correct ansible_host or the network",
+        "this computer has no route to that address, or the machine is off",
+        f"ip route get {route.host}; power the machine on, or correct ansible_host or the network",
     )
 
 
@@ -131,11 +131,16 @@ def untrusted(route: Route, presented: str, held: str, file: Path | None, *, rev
     )
 
 
-def no_login(target: Target, route: Route, tried: list[str], allowed: str, *, undecided: bool) -> Finding:
-    """No key opened the account; ``undecided`` when one of them could not be tried here."""
+def no_login(
+    target: Target, route: Route, tried: list[str], allowed: str, *, offered: bool, undecided: bool
+) -> Finding:
+    """No key opened the account; ``offered`` when the machine saw one, ``undecided`` when only OpenSSH can try one."""
     key = target.key_file and Path(target.key_file).expanduser()
     if key and not key.exists():
         cause, fix = "that file is not there", "correct ansible_ssh_private_key_file"
+    elif tried and not offered:
+        cause = "no key could be tried, for the reason in brackets"
+        fix = "do what the brackets say, or set ansible_ssh_private_key_file to another key"
     else:
         cause = (
             "the user does not exist there, or none of the keys is in its authorized_keys "
@@ -143,6 +148,8 @@ def no_login(target: Target, route: Route, tried: list[str], allowed: str, *, un
         )
         copy = f"ssh-copy-id {f'-i {quote(str(key))} ' if key else ''}-p {route.port} {route.user}@{route.host}"
         fix = f"{copy}, or set ansible_user and ansible_ssh_private_key_file"
+        if not tried:
+            cause, fix = "this computer has no SSH key to log in with", f"ssh-keygen -t ed25519, then {fix}"
     return Finding(
         "login",
         f"user {route.user}: " + ("; ".join(tried) or "there was no key to try"),

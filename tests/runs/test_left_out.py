@@ -136,7 +136,7 @@ def test_a_machine_that_preflight_refuses_is_left_out_by_name_and_the_others_go_
     assert (done.returncode, made(place)) == (4, {"head", "node1"}), done.stderr
     assert failed(place) == {"node2": ["hardware.gres"]}
     assert "fail     node2  hardware.gres  gpu:a40:3; expected gpu:a40:4 (node_gres)\n         cause: " in done.stdout
-    assert "next: repair node2 as told above, then again: clusterctl provision inventory.ini. " in done.stdout
+    assert "next: repair node2 as described above, then again: clusterctl provision inventory.ini. " in done.stdout
 
 
 def test_the_controller_goes_on_also_where_every_other_machine_is_refused(tmp_path: Path) -> None:

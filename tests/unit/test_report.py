@@ -133,6 +133,8 @@ def test_of_many_machines_with_one_cause_two_say_what_they_saw_and_one_how_it_is
     assert "fix: for node1: ping 10.0.0.1; the same for each of the others" in text
     assert printed(10_000, show_checks, off, every=True).count("fix: ping") == 40
     assert printed(10_000, show_checks, off[:2]).count("fix: ping") == 2
+    same = [replace(check, observed="the key is refused") for check in off]
+    assert printed(10_000, show_checks, same).count("the key is refused") == 1
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])

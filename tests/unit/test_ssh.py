@@ -232,6 +232,18 @@ def test_a_key_that_cannot_be_used_says_why(sshd: Sshd, tmp_path: Path) -> None:
 
         assert (check.id, check.verdict) == ("access.login", Verdict.FAIL)
         assert words in check.observed
+        assert "brackets" in check.cause
+
+
+def test_a_computer_without_keys_is_to_make_one(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    arguments = f"{options(sshd.known_hosts)} -o IdentityFile={tmp_path}/none"
+    variables = sshd.hostvars(ansible_ssh_common_args=arguments)
+    del variables["ansible_ssh_private_key_file"]
+
+    check = probe_one(variables)
+
+    assert check.fix.startswith("ssh-keygen -t ed25519, then ssh-copy-id "), check
 
 
 def test_the_agents_key_opens_the_account(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
