@@ -13,9 +13,9 @@ from provision.cli.options import Request, reading_options
 @reading_options
 @click.option("--ports", "with_ports", is_flag=True, help="Also list every port that machines need from one another.")
 def check(request: Request, with_ports: bool) -> int:
-    """Check the inventory and print the cluster as it is understood. No machine is contacted.
+    """Validate the inventory and print the cluster that it describes. Contacts no machine.
 
-    Names, groups, types and misspelt variables are checked.
+    Finds unknown groups and variables, wrong types and values, and references that lead nowhere.
 
     \b
     Examples:
@@ -77,19 +77,23 @@ def check(request: Request, with_ports: bool) -> int:
         for line in table([port.as_dict() for port in ports]):
             click.echo(line)
     else:
-        click.echo("ports that its machines need from one another: clusterctl check --ports")
+        click.echo("ports that the machines need from one another: clusterctl check --ports")
     return 0
 
 
 @click.command()
 @reading_options
 @click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the files here."
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the files to this directory.",
 )
 def render(request: Request, output: Path | None) -> int:
-    """Write slurm.conf, gres.conf and the others as they would be installed. No machine is contacted.
+    """Write slurm.conf, gres.conf and Slurm's other files as they would be installed. Contacts no machine.
 
-    Without --output the files are printed.
+    Prints the files unless --output names a directory.
 
     \b
     Example:

@@ -11,7 +11,7 @@ _NAME = click.argument("name", default="lab", metavar="[NAME]")
 
 @click.group()
 def lab() -> None:
-    """Make and remove a cluster of simulated machines on this computer.
+    """Create and remove a cluster of simulated machines on this computer.
 
     \b
     Example:
@@ -21,24 +21,26 @@ def lab() -> None:
 
 @lab.command()
 @_NAME
-@click.option("--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Compute machines.")
-@click.option("--login", type=click.IntRange(0, 8), default=0, show_default=True, help="Machines for logins alone.")
-@click.option("--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Simulated GPUs on each.")
+@click.option("--nodes", type=click.IntRange(1, 64), default=2, show_default=True, help="Number of compute nodes.")
+@click.option("--login", type=click.IntRange(0, 8), default=0, show_default=True, help="Number of login hosts.")
+@click.option(
+    "--gpus", type=click.IntRange(0, 16), default=2, show_default=True, help="Number of simulated GPUs a node."
+)
 @click.option(
     "--kind",
     type=click.Choice(["container", "mixed", "vm"]),
-    help="Containers, virtual machines with their own kernel, or such nodes beside a controller that is a container."
-    " Default: what the lab is made of, else containers.",
+    help="Kind of machines: containers, virtual machines (vm), or virtual machines as nodes beside a container as"
+    " controller (mixed). Default: the lab's present kind, else container.",
 )
 @click.option(
     "--site",
     is_flag=True,
-    help="Containers as vendors and a site leave machines: a proxy as the only way out, a firewall, SSH at port 2222,"
-    " sudo with a password, Debian 13 beside 12, an engine that is in use.",
+    help="Set containers up as a site has its machines: internet only through a proxy, a firewall, SSH on port 2222,"
+    " sudo with a password, Debian 13 beside 12, a container engine in use.",
 )
 @json_option
 def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, site: bool, json: bool) -> int:
-    """Make a lab, or complete one; print its inventory.
+    """Create a lab, or complete an existing one, and print its inventory.
 
     \b
     Examples:
@@ -55,7 +57,7 @@ def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, site: boo
         print_json({"schema": "clusterctl/lab-up/1", "command": "lab up", "exit_code": 0, **made})
     else:
         click.echo(f"{inventory}")
-        asked = " -K    # what sudo asks for is: site" if labs.is_site(name) else ""
+        asked = " -K    # the sudo password is: site" if labs.is_site(name) else ""
         click.echo(f"next: clusterctl provision {inventory}{asked}", err=True)
     return 0
 
@@ -64,7 +66,7 @@ def up(name: str, nodes: int, login: int, gpus: int, kind: str | None, site: boo
 @_NAME
 @json_option
 def down(name: str, json: bool) -> int:
-    """Remove a lab and everything that it made; caches stay.
+    """Remove a lab and everything that it created. Caches stay.
 
     \b
     Example:
@@ -83,7 +85,7 @@ def down(name: str, json: bool) -> int:
 @_NAME
 @json_option
 def status(name: str, json: bool) -> int:
-    """Show a lab's machines, their addresses and states, and what the lab gives them.
+    """Show a lab's machines, their addresses and states, and what the lab sets up on them.
 
     \b
     Example:
@@ -117,11 +119,11 @@ class _WithCommand(click.Command):
 
 
 @lab.command(cls=_WithCommand)
-@click.option("--lab", "name", default="lab", show_default=True, metavar="NAME", help="Whose machine it is.")
+@click.option("--lab", "name", default="lab", show_default=True, metavar="NAME", help="Name of the lab.")
 @click.argument("target", metavar="[USER@]MACHINE")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def ssh(name: str, target: str, command: tuple[str, ...]) -> int:
-    """Log in to a machine of a lab, with the lab's key; without a user, as the one who may become root.
+    """Log in to a machine of a lab with the lab's key. The default user may become root.
 
     \b
     Examples:

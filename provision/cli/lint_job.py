@@ -12,11 +12,11 @@ from provision.errors import ExitCode
 
 @click.command("lint-job")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 def lint_job(file: Path, as_json: bool) -> int:
-    """Look for fifteen mistakes that people posted as the cause of their failure. Nothing is run or submitted.
+    """Find common mistakes in a job script. Runs and submits nothing.
 
-    FILE is a script for sbatch, or one that srun runs on each node; - is standard input. Exit code 8 if there are any.
+    FILE is a script for sbatch, or one that srun runs on each node; - is standard input. Exit code 8 means mistakes.
 
     \b
     Example:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @ansible_options
 @check_option
 def discover(request: Request) -> int:
-    """Record hardware that the inventory does not declare, in host_vars/ beside it.
+    """Ask machines for hardware that the inventory leaves out, and record it in host_vars/ beside it.
 
     \b
     Example:
@@ -60,7 +60,7 @@ def preflight(request: Request) -> int:
 )
 @ansible_options
 def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> int:
-    """Show what provision would change, what that brings (restarts, reboots), and how files differ. Changes nothing.
+    """Show what provision would change, with restarts, reboots and file differences. Changes nothing.
 
     \b
     Example:
@@ -78,7 +78,7 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 @full_option
 @ansible_options
 def provision(request: Request, words: tuple[str, ...]) -> int:
-    """Bring the machines to the declared state: all stages, or only those named.
+    """Bring the machines to the declared state, in all stages or only in those named.
 
     A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm.
 

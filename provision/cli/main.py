@@ -79,11 +79,12 @@ def cli() -> None:
 
     \b
     Example:
-        clusterctl check inventory.ini        # the inventory alone; no machine is contacted
+        clusterctl check inventory.ini        # validate the inventory; contacts no machine
         clusterctl provision inventory.ini    # bring the machines to the declared state
         clusterctl verify inventory.ini       # prove that the cluster works
 
-    INVENTORY is an Ansible inventory. Left out, it is $CLUSTERCTL_INVENTORY, else ./inventory.ini, else the lab's.
+    INVENTORY is an Ansible inventory. The default is $CLUSTERCTL_INVENTORY, then ./inventory.ini, then the lab's
+    inventory.
     """
 
 

@@ -17,7 +17,7 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Request:
-    """What was typed: the inventory and Ansible's options. Passwords are asked for later, only where needed."""
+    """What the user typed: the inventory and Ansible's options. Passwords are asked for later, only where needed."""
 
     inventory: Path | None = None
     named: Path | None = None
@@ -61,7 +61,7 @@ _NAMED = click.option(
     type=click.Path(path_type=Path),
     metavar="INVENTORY",
     shell_complete=complete_inventory,
-    help="The inventory, where it is not the first word.",
+    help="Inventory file or directory.",
 )
 
 json_option = click.option("--json", "json", is_flag=True, help="Print one JSON document on standard output.")
@@ -81,7 +81,7 @@ _VAULT = (
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         multiple=True,
         metavar="FILE",
-        help="Password of encrypted variables.",
+        help="File with the password of encrypted variables.",
     ),
     click.option(
         "--vault-id",
@@ -102,19 +102,21 @@ _VAULT = (
 )
 
 _RUNNING = (
-    click.option("-e", "--extra-vars", multiple=True, metavar="VARS", help="For debugging: name=value or @file."),
-    click.option("-f", "--forks", type=click.IntRange(1), help="Machines worked on at the same time."),
+    click.option(
+        "-e", "--extra-vars", multiple=True, metavar="VARS", help="Variables for this run: name=value or @file."
+    ),
+    click.option("-f", "--forks", type=click.IntRange(1), help="Number of machines to work on in parallel."),
     click.option("-u", "--user", default="", metavar="NAME", help="Log in as this user."),
     click.option("-K", "--ask-become-pass", "ask_become", is_flag=True, help="Ask for the sudo password."),
     *_VAULT,
     click.option(
-        "-v", "--verbose", "verbosity", count=True, help="Name every task and check; -vv shows Ansible's own output."
+        "-v", "--verbose", "verbosity", count=True, help="Show every task and check; -vv adds Ansible's own output."
     ),
     json_option,
 )
 
 check_option = click.option("-C", "--check", is_flag=True, help="Show what would change; change nothing.")
-full_option = click.option("--full", is_flag=True, help="Run all roles everywhere, also where nothing is to be done.")
+full_option = click.option("--full", is_flag=True, help="Run every role on every machine, even where no check fails.")
 diff_option = click.option("-D", "--diff", is_flag=True, help="Show how files change.")
 
 

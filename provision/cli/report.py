@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--against", metavar="RUN", help="Tell what became worse since this run.")
-@click.option("--markdown", is_flag=True, help="Write Markdown for a ticket instead, to standard output.")
+@click.option("--against", metavar="RUN", help="Show what became worse since this run.")
+@click.option("--markdown", is_flag=True, help="Write Markdown for a ticket to standard output instead.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write to this file, - for standard output; left out, report.html in the run's directory.",
+    help="Write to this file; - is standard output. Default: report.html in the run's directory.",
 )
 @click.option(
     "-i",
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     help="The inventory beside which runs are on record.",
 )
 def report(run: str | None, against: str | None, markdown: bool, output: Path | None, inventory: Path | None) -> int:
-    """Write the proof of a verify as one HTML page that needs nothing else.
+    """Write the proof of a verify run as one self-contained HTML page. Contacts no machine.
 
-    RUN is a run's id or its directory; left out, the last verify. No machine is contacted.
+    RUN is the id or the directory of a run. The default is the last verify.
 
     \b
     Example:

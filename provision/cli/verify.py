@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @click.command()
 @inventory_argument
 @ansible_options
-@click.option("--all", "every", is_flag=True, help="List the checks that passed, too.")
+@click.option("--all", "every", is_flag=True, help="Also list the checks that passed.")
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to this file."
 )
-@click.option("--strict", is_flag=True, help="Fail on warnings too, and on skips that leave something unproven.")
+@click.option("--strict", is_flag=True, help="Also fail on warnings and on unproven checks.")
 def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> int:
     """Prove that the cluster works, up to a distributed training job through Slurm.
 
@@ -71,9 +71,9 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
 @inventory_argument
 @ansible_options
 def status(request: Request) -> int:
-    """Show nodes, states, GPUs and jobs as Slurm sees them, the last run and the last verdict.
+    """Show nodes, states, GPUs, jobs, the last run and the last verdict.
 
-    Each node's slurmd is asked for a connection: Slurm itself notices the end of one after five minutes.
+    Connects to each node's slurmd, because Slurm itself notices a dead one only after five minutes.
 
     \b
     Example:
