@@ -53,8 +53,8 @@ inventory_argument = click.argument(
     "inventory", type=click.Path(path_type=Path), required=False, shell_complete=complete_inventory
 )
 
-#: What is typed for each other program that reads an inventory of Ansible's.
-_NAMED = click.option(
+#: As in Ansible's own programs.
+inventory_option = click.option(
     "-i",
     "--inventory",
     "named",
@@ -139,7 +139,7 @@ def _collected(*options: Callable[[Command], Command]) -> Callable[[Command], Co
 
 
 #: For everything that runs Ansible.
-ansible_options = _collected(_NAMED, _LIMIT, *_RUNNING)
+ansible_options = _collected(inventory_option, _LIMIT, *_RUNNING)
 
 #: For what only reads the inventory.
-reading_options = _collected(inventory_argument, _NAMED, *_VAULT, json_option)
+reading_options = _collected(inventory_argument, inventory_option, *_VAULT, json_option)

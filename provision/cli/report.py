@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import provision
-from provision.cli.complete import complete_inventory
+from provision.cli.options import inventory_option
 from provision.errors import ClusterctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -28,14 +28,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write to this file; - is standard output. Default: report.html in the run's directory.",
 )
-@click.option(
-    "-i",
-    "--inventory",
-    type=click.Path(path_type=Path),
-    shell_complete=complete_inventory,
-    help="The inventory beside which runs are on record.",
-)
-def report(run: str | None, against: str | None, markdown: bool, output: Path | None, inventory: Path | None) -> int:
+@inventory_option
+def report(run: str | None, against: str | None, markdown: bool, output: Path | None, named: Path | None) -> int:
     """Write the proof of a verify run as one self-contained HTML page. Contacts no machine.
 
     RUN is the id or the directory of a run. The default is the last verify.
@@ -49,8 +43,8 @@ def report(run: str | None, against: str | None, markdown: bool, output: Path | 
     from provision.report import page, paper
     from provision.runner.journal import write_text
 
-    chosen = _chosen(run, inventory)
-    before = _record(_chosen(against, inventory)) if against else None
+    chosen = _chosen(run, named)
+    before = _record(_chosen(against, named)) if against else None
     built = page.build(_record(chosen), before, release=provision.__version__)
     text = paper.markdown(built) if markdown else paper.html(built)
     if str(output) == "-" or (markdown and output is None):
