@@ -62,7 +62,7 @@ def discover(inventory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-RECORD = "Record what the inventory leaves open"
+RECORD = "Record what the inventory leaves out"
 DECLARED_BY_HAND = "---\nnode_real_memory: 5000 # mine\n"
 
 

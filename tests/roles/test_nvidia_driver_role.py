@@ -77,7 +77,7 @@ def recap(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, int]]:
 def changed_in_order(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
     """Return which machines each batch reached."""
     plays = done.stdout.split("PLAY [Change the driver, one machine first]")[1:]
-    begun = [play.split("Begin | Note that this machine has begun]", 1)[-1].split("TASK [", 1)[0] for play in plays]
+    begun = [play.split("Begin | Record that this machine has begun]", 1)[-1].split("TASK [", 1)[0] for play in plays]
     return [sorted(re.findall(r"ok: \[(\w+)\]", text)) for text in begun]
 
 

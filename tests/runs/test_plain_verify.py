@@ -37,11 +37,11 @@ PLAYBOOK = """
     - name: Ask
       ansible.builtin.raw: echo hello
       changed_when: false
-- name: Tell whether all of it passed
+- name: Report the verdict
   hosts: all
   gather_facts: false
   tasks:
-    - name: Fail where something did not pass
+    - name: Fail if a check did not pass
       cluster_check: {{conclude: true, judged: true}}
 """
 

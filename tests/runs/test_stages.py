@@ -131,7 +131,7 @@ def test_stage_gpu_leaves_a_node_alone_of_which_the_controller_does_not_say_whet
 
     # node1 gets no driver, so that no run would give it back.
     assert log == ["nvidia_containers/main node1"]
-    assert ("Ask the machine, and judge its answer", "node2") in failed
+    assert ("Ask the machine and judge its answer", "node2") in failed
 
 
 def test_a_stage_alone_leaves_the_machine_as_it_is_that_preflight_refuses_and_goes_on_with_the_others(
@@ -144,6 +144,6 @@ def test_a_stage_alone_leaves_the_machine_as_it_is_that_preflight_refuses_and_go
     log, failed = stage("gpu", tmp_path, roles, head=[head], node1=[good], node2=[new])
 
     assert log == ["nvidia_containers/main node1"]
-    assert failed == {("Ask the machine, and judge its answer", "node2")}
+    assert failed == {("Ask the machine and judge its answer", "node2")}
     # The stage has nothing for a login host: it is asked nothing.
     assert {path.stem for path in tmp_path.glob("*.asked")} == {"head", "node1", "node2"}

@@ -95,9 +95,9 @@ def test_a_role_of_a_stage_runs_where_a_check_of_its_own_fails(path: Path) -> No
 #: and one for those of them alone on which another role has, too.
 BY_THEIR_OWN = {
     "Change the driver, one machine first",
-    "Give the nodes back to Slurm when their jobs can work",
+    "Resume the nodes where jobs can use the GPUs",
     "Ask the controller about the compute nodes",
-    "Give nodes that are about to take jobs the images that the registry has",
+    "Place job images on new nodes before they take jobs",
 }
 
 
