@@ -8,17 +8,25 @@ from typing import Any
 from provision.judge.clock import clock
 from provision.judge.firewall import firewall
 from provision.judge.preflight import hostname
+from provision.judge.space import space
 from provision.model import memlock
 from provision.model.addresses import is_loopback, same
 from provision.model.checks import Check, Subject, Verdict
+from provision.model.engine import DATA_ROOT
 from provision.model.facts import MachineFacts, Memlock
 from provision.model.text import brief
 
 SUBJECT = Subject(
     "base_system",
-    names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock", "firewall"),
+    names=("names", "hostname", "clock", "time_service", "interrupted", "limits", "memlock", "firewall", "space"),
     fix="clusterctl provision base",
 )
+
+#: What Slurm, container engines, packages, logs and jobs write; homes too, where they are on the machine's own disk.
+_WRITTEN = (
+    "/", "/home", "/srv/home", "/tmp", "/var/tmp", "/var/log", "/var/spool", "/var/cache/clusterctl",  # noqa: S108
+    "/var/lib/clusterctl", "/var/lib/mysql",
+)  # fmt: skip
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -37,7 +45,17 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _limits(facts, str(wants["service_memlock"])),
         _memlock(facts["memlock"], str(wants["memlock"])),
         firewall(SUBJECT, facts, wants["firewall"]),
+        _space(facts),
     ]
+
+
+def _space(facts: MachineFacts) -> Check:
+    if facts["container"]:
+        return SUBJECT.skip("space", "a container has its host's disks")
+    fix = "on the machine: df -h {path}; docker system df; journalctl --vacuum-size=500M; remove files or enlarge it"
+    engine = facts.get("engine")
+    images = engine.get("images_at", DATA_ROOT) if engine else DATA_ROOT
+    return space(SUBJECT, facts.get("commands", {}).get("space"), [*_WRITTEN, images], fix=fix)
 
 
 def _interrupted(packages: Sequence[str]) -> Check:

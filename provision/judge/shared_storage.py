@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from provision.judge.space import space
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.facts import MachineFacts
 from provision.model.mounts import DOUBTFUL, LOCAL, PRESENT, same_source, units
 from provision.model.state_facts import CommandAnswer
 from provision.model.text import brief
 
-SUBJECT = Subject("shared_storage", ("mounts", "options", "left"), fix="clusterctl provision base")
+SUBJECT = Subject("shared_storage", ("mounts", "options", "space", "left"), fix="clusterctl provision base")
 
 #: Judged before anything is changed.
 BEFORE = Subject("shared_storage", ("hides", "undeclared", "client"), fix="clusterctl preflight", before=True)
@@ -37,8 +38,16 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         _client(mounts, facts.get("commands", {}).get("lustre")),
         _mounted(mounts, str(wants["machine"]), state.get("mounts") or {}),
         _options(mounts),
+        _space([str(mount["path"]) for mount in mounts], facts.get("commands", {}).get("shared_space")),
         _left(gone) if wants["unmounted"] else SUBJECT.skip("left", "nothing is to be unmounted"),
     ]
+
+
+def _space(paths: Sequence[str], answer: CommandAnswer | None) -> Check:
+    if not paths:
+        return SUBJECT.skip("space", "the inventory declares no shared file system for this machine")
+    fix = "du -xsh {path}/*; let users remove files, or enlarge the file system on its server"
+    return space(SUBJECT, answer, paths, fix=fix)
 
 
 def _undeclared(own: Sequence[Mapping[str, Any]], staying: Sequence[Mapping[str, Any]]) -> Check:

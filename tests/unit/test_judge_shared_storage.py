@@ -199,6 +199,19 @@ def test_a_machine_tells_what_is_on_top_at_a_path_and_whether_it_answers(tmp_pat
     assert ["/home", "10"] in asked
 
 
+def test_a_shared_file_system_that_is_nearly_full_warns() -> None:
+    told = [HOME.as_dict(GROUPS), SITES.as_dict(GROUPS)]
+    text = "Filesystem 1048576-blocks Used Available Capacity Mounted on\nfiles1:/srv/home 1000 930 70000 93% /home\n"
+    facts: Any = {"state": {"mounts": BOTH}, "commands": {"shared_space": {"rc": 1, "text": text}}}
+
+    wants = {"mounts": told, "machine": "node1", "unmounted": []}
+    check = next(one for one in shared_storage.checks(facts, wants) if one.id == "shared_storage.space")
+
+    assert (check.verdict, check.observed) == (Verdict.WARN, "/home is 93 % full, 68 GiB free")
+    assert "du -xsh /home/*" in check.fix
+    assert judged(BOTH)["space"].unproven
+
+
 def left(*unmounted: str, used: str = "") -> tuple[Check, Check]:
     """Return the checks of what an earlier inventory has left, where that had mounted /home, as now, /old and /gone."""
     own = [

@@ -85,6 +85,8 @@ ELSEWHERE = {
         # A container has its computer's clock, and may not set it.
         "a_clock_is_judged_by_what_is_certain": ["base_system.clock", "preflight.clock"],
         "a_clock_without_a_keeper_is_told": ["base_system.time_service"],
+        # All machines of a lab share the computer's disk.
+        "a_file_system_that_is_nearly_full_warns": ["base_system.space"],
         # Refused before anything is done, as preflight.hostname.
         "another_name_than_the_inventorys_is_a_failure_of_what_was_prepared": ["base_system.hostname"],
         # What no machine of the lab can lose or be.
@@ -162,6 +164,7 @@ ELSEWHERE = {
         "what_is_not_mounted_as_declared_is_named": ["shared_storage.mounts"],
         "what_a_mount_would_hide_is_refused_before_anything_is_changed": ["shared_storage.hides"],
         "options_that_lose_data_or_time_are_worth_a_warning": ["shared_storage.options"],
+        "a_shared_file_system_that_is_nearly_full_warns": ["shared_storage.space"],
         # A warning, and what another inventory asks for; test_shared_storage of the lab has it unmounted.
         "what_an_earlier_inventory_has_mounted_is_named_and_goes_only_when_that_is_asked": [
             "shared_storage.undeclared", "shared_storage.left",

@@ -20,6 +20,7 @@ READY: dict[str, Any] = {
     "addresses": {"node1": ["10.0.18.11"], "head": ["10.0.18.1"]},
     "clock_synchronised": True,
     "clock_offset": {"low": -0.4, "high": 0.3},
+    "commands": {"space": {"rc": 0, "text": "/dev/vda1 9 9 10000 50% /\n"}},
     "disks": {"/": {"free": 9000, "device": 1, "used": True}, "/images": {"free": 9000, "device": 1, "used": False}},
     "lock": {"holder": None, "waited": 0},
     "packages_interrupted": [],
@@ -313,6 +314,27 @@ def test_a_thousand_wrong_names_are_one_short_finding() -> None:
 )
 def test_a_clock_without_a_keeper_is_told(changes: dict[str, Any], settings: dict[str, Any], verdict: str) -> None:
     assert after("time_service", settings, **changes)["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("root", "docker", "verdict", "observed"),
+    [
+        (50, 89, "pass", "/ is 50 % full, 9 GiB free; /var/lib/docker is 89 % full, 2 GiB free"),
+        (50, 90, "warn", "/var/lib/docker is 90 % full, 2 GiB free"),
+        (95, 50, "warn", "/ is 95 % full, 9 GiB free"),
+    ],
+)
+def test_a_file_system_that_is_nearly_full_warns(root: int, docker: int, verdict: str, observed: str) -> None:
+    text = (
+        f"Filesystem     1048576-blocks  Used Available Capacity Mounted on\n/dev/vda1 9 9 10000 {root}% /\n"
+        f"/dev/vdb1 9 9 3000 {docker}% /var/lib/docker\n/dev/vdc1 9 9 3000 99% /data of a user\n"
+    )
+
+    found = after("space", commands={"space": {"rc": 0, "text": text}})
+
+    assert (found["verdict"], found["observed"]) == (verdict, observed)
+    assert after("space", commands={"space": {"rc": None, "text": "did not answer"}})["unproven"]
+    assert after("space", container="docker")["verdict"] == "skip"
 
 
 @pytest.mark.parametrize(
