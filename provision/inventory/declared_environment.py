@@ -46,10 +46,6 @@ def environment_from(
     Raises:
         ClusterctlError: a name is Slurm's or nobody's, a value cannot be one, or a directory is not seen by jobs.
     """
-    if own is not None and not isinstance(own, Mapping):
-        raise _refusal(
-            "job_environment", f"is {own!r}: it must map names to values", "write it as '{PIP_INDEX_URL: https://...}'"
-        )
     variables = {variable.name: variable for variable in _offline(offline, mounts, hostvars)}
     for name, value in (own or {}).items():
         variables[str(name)] = _variable(str(name), value, mounts, hostvars)
@@ -127,12 +123,6 @@ def _variable(name: str, value: Any, mounts: Sequence[Mount], hostvars: Mapping[
 def _offline(value: Any, mounts: Sequence[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> list[JobVariable]:
     if value is None:
         return []
-    if not isinstance(value, Mapping):
-        raise _refusal(
-            "job_offline",
-            f"is {value!r}: it must map what there is to directories",
-            "write it as '{wheels: /data/wheels}'",
-        )
     for key, path in value.items():
         if key not in _OFFLINE:
             fix = did_you_mean(str(key), _OFFLINE, f"it knows {', '.join(_OFFLINE)}; others: job_environment")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from provision.errors import ClusterctlError
 
@@ -50,27 +50,14 @@ def container_runtime_from(value: Any, files: Mapping[str, str], packages: Any =
     ``packages`` are those of ``job_container_packages``.
 
     Raises:
-        ClusterctlError: there is no such one, its package is to be brought, or the site's plugstack.conf loads another.
+        ClusterctlError: the site does not bring its package, or the site's plugstack.conf loads another.
     """
     brought = packages_from(packages)
-    if value == "enroot":
-        raise ClusterctlError(
-            "job_container_runtime is enroot: under Slurm, srun starts it by its plugin pyxis",
-            fix="set job_container_runtime: pyxis, bring the packages of both (job_container_packages), and load pyxis "
-            "by plugstack.conf of slurm_conf_files",
-            said=("job_container_runtime", ""),
-        )
     if value in _BROUGHT and not any(value in url.rpartition("/")[2] for url, _ in brought):
         raise ClusterctlError(
             f"job_container_runtime is {value}, and job_container_packages brings no package of it: neither Debian nor "
             "Ubuntu has one",
             fix=f"write job_container_packages: [{{url: {_BROUGHT[value]}, sha256: ...}}]",
-            said=("job_container_runtime", ""),
-        )
-    if value is not None and value not in get_args(Runtime):
-        raise ClusterctlError(
-            f"job_container_runtime is {value!r}: it must be {', '.join(get_args(Runtime))}",
-            fix="leave it out: srun --container-image runs rootless Podman",
             said=("job_container_runtime", ""),
         )
     runtime: Runtime = value or "podman"

@@ -20,14 +20,7 @@ def files_from(value: Any, release: str) -> dict[str, str]:
     Raises:
         ClusterctlError: one is none that slurmctld hands to the nodes, is ours to write, or cannot be a text file.
     """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ClusterctlError(
-            f"slurm_conf_files is {value!r}: it must map names of files to their texts",
-            fix="write it in group_vars/all.yml, as 'slurm_conf_files: {helpers.conf: Feature=nps1}'",
-        )
-    return {str(name): _text(str(name), text, release) for name, text in value.items()}
+    return {str(name): _text(str(name), text, release) for name, text in (value or {}).items()}
 
 
 def _text(name: str, text: Any, release: str) -> str:
