@@ -69,6 +69,8 @@ NO_ERROR = re.compile(
     r"please ignore error|state file /|^error: NOTE: Trying backup|gathered, but not stored|MailProg is invalid"
     r"|can only be used with SlurmDBD|calls to gettimeofday"
 )
+#: What is in use where nothing was asked.
+NOTHING = {"live": "", "queue": None, "reservations": ""}
 #: Exit codes of the engine, of a shell and of timeout: slurmctld has not said anything by them.
 NOT_ITS_OWN = (0, 124, 125, 126, 127, 137, 143)
 #: Lines of its log that are kept, and characters of each.
@@ -181,7 +183,7 @@ def used(docker, directory, layout):
     """Return the slurm.conf of now, and what is in use of what it gives, in the words of Slurm's commands."""
     live = Path(directory) / "slurm.conf"
     if not live.is_file():
-        return {"live": "", "queue": None, "reservations": ""}
+        return NOTHING
 
     def said(*words):
         code, out, _ = docker("exec", "slurmctld", *bounded(list(words), ASK_LIMIT), limit=ASK_LIMIT + ENGINE_LIMIT)
@@ -215,7 +217,7 @@ def main():
     def docker(*words, limit=ENGINE_LIMIT):
         return module.run_command(bounded(["docker", *words], limit))
 
-    found = {"live": "", "queue": None, "reservations": ""}
+    found = NOTHING
 
     def end(code, lines=()):
         module.exit_json(changed=False, code=code, lines=list(lines), **found)

@@ -9,12 +9,9 @@ from provision.judge import nccl
 from provision.judge.ddp_evidence import Evidence
 from provision.judge.ddp_job import STEPS, SUBJECT, Court
 from provision.judge.ddp_plan import Plan
-from provision.model.checks import Check, Verdict
+from provision.model.checks import WORST, Check, Verdict
 
 __all__ = ["STEPS", "SUBJECT", "checks"]
-
-#: What counts where several jobs differ: the worst first.
-_WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
 
 
 def checks(plan: Plan, jobs: Sequence[Evidence]) -> list[Check]:
@@ -49,7 +46,7 @@ def _merged(told: Sequence[tuple[str, Check]]) -> Check:
     """Return one check for what several jobs told: the worst, with all that is wrong."""
     if len(told) == 1:
         return told[0][1]
-    worst = min((check.verdict for _, check in told), key=_WORST.index)
+    worst = min((check.verdict for _, check in told), key=WORST.index)
     chosen = [(nodes, check) for nodes, check in told if check.verdict is worst]
     first = chosen[0][1]
     subject = SUBJECT if first.id.startswith(SUBJECT.name) else nccl.SUBJECT

@@ -24,6 +24,10 @@ class Verdict(StrEnum):
     SKIP = "skip"
 
 
+#: The worst first.
+WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+
+
 class Level(StrEnum):
     """What a check speaks about."""
 

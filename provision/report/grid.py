@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from provision import hostlist
-from provision.model.checks import Check, Verdict
-
-#: The worst first: what a cell of several checks shows.
-_WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+from provision.model.checks import WORST, Check, Verdict
 
 
 class Cell(NamedTuple):
@@ -33,7 +30,7 @@ class Grid:
             cells = self._cells.setdefault(check.host, {})
             subject = check.id.partition(".")[0]
             before = cells.get(subject, Cell(Verdict.SKIP, 0))
-            verdict = min(before.verdict, check.verdict, key=_WORST.index)
+            verdict = min(before.verdict, check.verdict, key=WORST.index)
             cells[subject] = Cell(verdict, before.checks + 1)
         self._taken = len(checks)
 
@@ -47,4 +44,4 @@ class Grid:
 
 
 def _rank(verdicts: Iterable[Verdict]) -> int:
-    return min((_WORST.index(verdict) for verdict in verdicts), default=len(_WORST))
+    return min((WORST.index(verdict) for verdict in verdicts), default=len(WORST))

@@ -51,8 +51,8 @@ class Spoken(NamedTuple):
 
 def prepared(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the files as such a slurmctld gets them. Each line keeps its number, as Slurm names lines by them."""
-    lines = [_line(line) for line in texts["slurm.conf"].splitlines()]
-    return {**texts, "slurm.conf": "\n".join([*lines, *_IN, ""])}
+    own = [_line(line) for line in texts["slurm.conf"].splitlines()]
+    return {**texts, "slurm.conf": "\n".join([*own, *_IN, ""])}
 
 
 def _line(line: str) -> str:
@@ -98,10 +98,15 @@ def _nearness(one: Spoken, words: set[str]) -> tuple[int, int]:
 def _settings(texts: Mapping[str, str]) -> Iterator[Spoken]:
     """Yield what is set in files of Slurm's own form, slurm.conf first."""
     for file in sorted((name for name in texts if name.endswith(".conf")), key=lambda name: name != "slurm.conf"):
-        for number, line in enumerate(texts[file].splitlines(), start=1):
-            if line.lstrip().startswith("#"):
-                continue
-            node = line.startswith("NodeName=")
-            for found in _SETTING.finditer(line):
-                variable = _OF_NODES.get(found["name"].lower(), "") if node else ""
-                yield Spoken(file, number, variable or found["name"], found["value"])
+        for number, settings in lines(texts[file]):
+            for name, value in settings:
+                variable = _OF_NODES.get(name.lower(), "") if settings[0][0] == "NodeName" else ""
+                yield Spoken(file, number, variable or name, value)
+
+
+def lines(text: str) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield the lines of a file of Slurm's that set something: number, and each name with its value."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        found = _SETTING.finditer(line)
+        if not line.lstrip().startswith("#") and (settings := [(one["name"], one["value"]) for one in found]):
+            yield number, settings

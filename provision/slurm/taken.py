@@ -7,7 +7,6 @@ src/common/job_resources.c, gres_job_revalidate2() in src/interfaces/gres.c), an
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model import gres
+from provision.slurm.candidate import lines
 
 #: What a job's cores are counted by: slurm.conf(5), NodeName.
 _SHAPE = ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
@@ -140,15 +140,14 @@ def _names(text: str) -> set[str]:
 
 def _conf(text: str) -> _Conf:
     found = _Conf()
-    for line in text.splitlines():
-        name, _, value = line.strip().partition("=")
-        if name.lower() == "selecttype":
-            found.select = value.strip().lower()
-        elif name.lower() in ("nodename", "partitionname"):
-            given = {key.lower(): word for key, _, word in (word.partition("=") for word in shlex.split(line))}
-            if name.lower() == "partitionname":
-                found.partitions.add(given["partitionname"])
-                continue
+    for _, settings in lines(text):
+        given = {name.lower(): value.strip('"') for name, value in settings}
+        kind = settings[0][0].lower()
+        if kind == "selecttype":
+            found.select = given[kind].lower()
+        elif kind == "partitionname":
+            found.partitions.add(given[kind])
+        elif kind == "nodename":
             try:
                 names = hostlist.expand(given["nodename"])
             except ClusterctlError as error:
