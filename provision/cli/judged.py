@@ -13,7 +13,7 @@ from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
 from provision.inventory.loader import Inventory
 from provision.judge import causes, manifest
-from provision.model.cluster import Cluster
+from provision.model.cluster import Cluster, Hardware
 from provision.report.documents import run_document
 from provision.report.plan import in_order
 from provision.runner.journal import Run
@@ -45,11 +45,10 @@ def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict:
 
 def described(cluster: Cluster, groups: Mapping[str, Collection[str]]) -> dict[str, Any]:
     """Return the declared cluster as verify's document keeps it: machines by function, nodes by kind, partitions."""
-    kinds: dict[tuple[Any, ...], list[str]] = {}
-    for node in cluster.nodes:
-        has = node.hardware
-        gres = tuple(f"{one.kind}:{one.count}" for one in has.gres or ())
-        kinds.setdefault((has.cpus, has.real_memory, gres), []).append(node.name)
+
+    def kind(has: Hardware) -> tuple[int | None, int | None, tuple[str, ...]]:
+        return has.cpus, has.real_memory, tuple(f"{one.kind}:{one.count}" for one in has.gres or ())
+
     return {
         "name": cluster.name,
         "controller": cluster.controller,
@@ -57,7 +56,7 @@ def described(cluster: Cluster, groups: Mapping[str, Collection[str]]) -> dict[s
         "login": hostlist.fold(groups.get("slurm_login", ())),
         "kinds": [
             {"nodes": hostlist.fold(names), "cpus": cpus, "memory": memory, "gres": list(gres)}
-            for (cpus, memory, gres), names in kinds.items()
+            for names, (cpus, memory, gres) in cluster.kinds(kind)
         ],
         "partitions": [
             {"name": one.name, "nodes": hostlist.fold(one.nodes or [node.name for node in cluster.nodes])}

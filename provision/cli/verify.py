@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -167,13 +168,11 @@ def _resources(text: object) -> str:
 
 
 def _node(node: dict[str, Any]) -> tuple[str, ...]:
-    state = node.get("state", "")
-    state = "+".join(state) if isinstance(state, list) else str(state)
     connection = node.get("connection") or "open"
     silent = "" if connection == "open" else f"slurmd does not answer: {connection}"
     return (
         str(node.get("name", "")),
-        state.lower(),
+        state_word(node),
         str(node.get("cpus", "")),
         _resources(node.get("gres")),
         _resources(node.get("gres_used")),
@@ -182,11 +181,9 @@ def _node(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _job(job: dict[str, Any]) -> tuple[str, str, str, str]:
-    state = job.get("state", "")
-    state = "+".join(state) if isinstance(state, list) else str(state)
-    return (
-        str(job.get("id", job.get("job_id", ""))),
-        str(job.get("user", job.get("user_name", ""))),
-        state.lower(),
-        str(job.get("nodes", "")),
-    )
+    return str(job.get("id", "")), str(job.get("user", "")), state_word(job), str(job.get("nodes", ""))
+
+
+def state_word(one: Mapping[str, Any]) -> str:
+    """Return the state of a node or of a job as sinfo and squeue write it, in small letters."""
+    return "+".join(one.get("state", ())).lower()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -156,6 +156,9 @@ class JobVariable(_Declared):
         return f"{self.unless or '-'} {'directory' if self.directory else '-'} {self.name}={self.value}"
 
 
+_Kind = TypeVar("_Kind", bound=Hashable)
+
+
 class Cluster(_Declared):
     """Everything that the configuration is made of."""
 
@@ -190,6 +193,18 @@ class Cluster(_Declared):
     def cgroup_v1(self) -> tuple[str, ...]:
         """The nodes with the old control groups, which slurmd in a container cannot manage."""
         return tuple(node.name for node in self.nodes if node.hardware.cgroup_version == 1)
+
+    def kinds(self, of: Callable[[Hardware], _Kind]) -> list[tuple[list[str], _Kind]]:
+        """Return the nodes of each kind, as ``of`` their hardware says, in the order of the inventory."""
+        kinds: dict[_Kind, list[str]] = {}
+        seen: dict[int, list[str]] = {}
+        for node in self.nodes:
+            # Nodes of a kind mostly share one object; to find it by identity spares hashing it 10,000 times.
+            names = seen.get(id(node.hardware))
+            if names is None:
+                names = seen[id(node.hardware)] = kinds.setdefault(of(node.hardware), [])
+            names.append(node.name)
+        return [(names, kind) for kind, names in kinds.items()]
 
     @property
     def undeclared(self) -> dict[str, tuple[str, ...]]:

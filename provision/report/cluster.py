@@ -27,12 +27,9 @@ def picture(
         hosts = [cluster.database] if group == "slurm_database" else groups.get(group, ())
         if any(hosts):
             yield ("runs", "")[group != "slurm_controller"], f"{hostlist.fold(hosts)}: {runs}"
-    kinds: dict[int, tuple[Hardware, list[str]]] = {}
-    for node in cluster.nodes:
-        kinds.setdefault(id(node.hardware), (node.hardware, []))[1].append(node.name)
-    for number, (hardware, names) in enumerate(kinds.values()):
+    for number, (names, hardware) in enumerate(cluster.kinds(_hardware)):
         count = f" ({len(names)} nodes)" if len(names) > 1 else ""
-        yield ("nodes", "")[number > 0], f"{hostlist.fold(names)}{count}: {_hardware(hardware)}"
+        yield ("nodes", "")[number > 0], f"{hostlist.fold(names)}{count}: {hardware}"
     for number, partition in enumerate(cluster.partitions):
         yield ("partitions", "")[number > 0], _partition(partition)
     for number, row in enumerate(fetched):

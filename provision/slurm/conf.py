@@ -62,7 +62,7 @@ def slurm_values(cluster: Cluster) -> dict[str, Any]:
             f"{hostlist.fold(missing)}: {' and '.join(variables)} not declared",
             fix="let clusterctl discover ask the machines, or declare the values under [slurm_compute:vars]",
         )
-    kinds = _kinds(cluster)
+    kinds = [(hostlist.fold(names), hardware) for names, hardware in cluster.kinds(_in_slurm_conf)]
     lines = parameters(cluster)
     named = {parameter.value for parameter in lines if parameter.name in LINES}
     shared_tmp = _shared_tmp(cluster)
@@ -120,19 +120,6 @@ def unconfined(cluster: Cluster) -> str:
 
 def _since(cluster: Cluster, release: str) -> bool:
     return cluster.slurm_version >= release  # Their texts compare like numbers.
-
-
-def _kinds(cluster: Cluster) -> list[tuple[str, Hardware]]:
-    """Return each kind of hardware with the hostlist of its nodes, in the order of the inventory."""
-    kinds: dict[Hardware, list[str]] = {}
-    seen: dict[int, list[str]] = {}
-    for node in cluster.nodes:
-        # Nodes of a kind mostly share one object; to find it by identity spares hashing it 10,000 times.
-        names = seen.get(id(node.hardware))
-        if names is None:
-            names = seen[id(node.hardware)] = kinds.setdefault(_in_slurm_conf(node.hardware), [])
-        names.append(node.name)
-    return [(hostlist.fold(names), hardware) for hardware, names in kinds.items()]
 
 
 def _in_slurm_conf(hardware: Hardware) -> Hardware:
