@@ -96,6 +96,16 @@ def container(tmp_path: Path) -> Iterator[Container]:
     made.process.wait()
 
 
+def test_a_daemon_is_started_by_its_path_which_it_needs_to_start_itself_again(tmp_path: Path) -> None:
+    python = Path(sys.executable)
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "PATH": str(python.parent)}
+    command = [sys.executable, str(PROGRAM), python.name, "-c", "import sys; print(sys.orig_argv[0])"]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"{python}\n"
+
+
 def test_it_outlives_every_reconfiguration(container: Container) -> None:
     for _ in range(3):
         pid = container.reconfigure()

@@ -157,11 +157,11 @@ def test_a_configuration_with_which_slurmctld_finds_no_node_is_taken_back(site: 
 
 def test_a_configuration_with_which_nodes_do_not_register_is_taken_back(site: Site) -> None:
     lab = site.lab
-    lab.root("node2", "pkill -STOP -f '^slurmd --systemd'")
+    lab.root("node2", "pkill -STOP -f '^[^ ]*slurmd --systemd'")
     try:
         taken_back(site, **conf(MessageTimeout=43))
     finally:
-        lab.root("node2", "pkill -CONT -f '^slurmd --systemd'")
+        lab.root("node2", "pkill -CONT -f '^[^ ]*slurmd --systemd'")
 
     labs.until(lab.nodes_are_well, lambda: lab.root("head", "docker exec slurmctld scontrol show nodes"))
 

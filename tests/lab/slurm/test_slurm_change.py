@@ -331,7 +331,7 @@ def test_a_daemon_that_was_reconfigured_and_is_killed_comes_back(site: Site, mac
     slurm(lab, "scontrol", "reconfigure", user="slurm")
     before = container(lab, machine, daemon)
 
-    lab.root(machine, f"pkill -KILL -f '^{daemon} --systemd'")
+    lab.root(machine, f"pkill -KILL -f '^[^ ]*{daemon} --systemd'")
 
     labs.until(lambda: container(lab, machine, daemon)[1] != before[1])
     assert container(lab, machine, daemon)[0] == before[0]
