@@ -90,7 +90,7 @@ def verdict(report: RunReport) -> RunVerdict:
         word = Verdict.UNKNOWN
     elif report.strict and (open_ := [check for check in checks if check.unproven or check.verdict is Verdict.WARN]):
         word = Verdict.FAIL
-        why.append(f"--strict: {len(open_)} checks warn, or leave open what should be proven")
+        why.append(f"--strict: {len(open_)} checks warn or are unproven")
     return RunVerdict(word, checks, tuple(why), report.limited, report.strict)
 
 
@@ -115,7 +115,7 @@ def _incomplete(report: RunReport) -> list[Check]:
 
     A run that was limited, or leaves machines out, has plays without machines.
     """
-    fix = "make room for .clusterctl beside the inventory, and see that it can be written; then run it again"
+    fix = "make room for .clusterctl beside the inventory, make it writable, then run again"
     found = [RUN.unknown("recorded", report.unrecorded, fix=fix)] if report.unrecorded else []
     if report.unmatched and not report.limited and not report.left_out:
         found.append(RUN.unknown("matched", f"no machine matched: {', '.join(dict.fromkeys(report.unmatched))}"))
@@ -124,7 +124,7 @@ def _incomplete(report: RunReport) -> list[Check]:
 
 def busy(told: str, fix: str = "") -> RunReport:
     """Return the report of a command that another run kept from beginning; ``told`` says which run, in a sentence."""
-    cause = "a provision runs: what is half changed can be neither good nor bad"
+    cause = "a provision is running: a half-changed cluster cannot be judged"
     return RunReport(locked=told, checks=[RUN.unknown("lock", told, cause=cause, fix=fix)])
 
 
@@ -132,7 +132,7 @@ def _not_ended(report: RunReport) -> str:
     """Return how the run was cut off, empty where it came to its end with a code that its checks explain."""
     if report.stopped_by is not None:
         if report.stopped_by == signal.SIGALRM:
-            return "the run was stopped at its limit of time, before its end"
+            return "the run was stopped at its time limit"
         return f"the run was stopped ({signal.Signals(report.stopped_by).name}) before its end"
     if report.locked:
         return ""

@@ -62,8 +62,8 @@ def _interrupted(packages: Sequence[str]) -> Check:
     return SUBJECT.check(
         "interrupted",
         not packages,
-        f"stopped in the middle of {brief(packages)}" if packages else "none",
-        "no installation that was stopped in the middle",
+        f"interrupted during {brief(packages)}" if packages else "none",
+        "no interrupted installation",
         cause="the machine or the package manager stopped during an installation",
     )
 
@@ -101,7 +101,7 @@ def _names(facts: MachineFacts, entries: Sequence[Mapping[str, Any]], name: str)
                 else f"{alias} is {' '.join(answer) or 'unknown'}, declared {entry['address']}"
             )
     if not facts["hosts"].get("current"):
-        wrong.append(facts["hosts"].get("error") or "the hosts file does not hold them as they are declared")
+        wrong.append(facts["hosts"].get("error") or "the hosts file differs from the declared names")
     own = list(addresses.get(facts["hostname"]) or [])
     if not own or any(is_loopback(address) for address in own):
         wrong.append(f"its own name {facts['hostname']} is {' '.join(own) or 'unknown'}")

@@ -20,7 +20,7 @@ SUBJECT = Subject(
     fix="clusterctl provision base",
 )
 
-_BY_HAND = "changed by hand, or never made"
+_BY_HAND = "changed by hand, or never created"
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -105,7 +105,7 @@ def _passwords(people: Users, found: UserFacts) -> Check:
         for user in people.present
         if user.password_lock and not locked.get(user.name, True)
     ]
-    return _told("passwords", wrong, "locked, where they are to be", "password_lock in cluster_users")
+    return _told("passwords", wrong, "locked where declared", "password_lock in cluster_users")
 
 
 def _subordinate(people: Users, found: UserFacts) -> Check:
@@ -125,18 +125,18 @@ def _subordinate(people: Users, found: UserFacts) -> Check:
 def _homes(people: Users, found: UserFacts, here: set[str]) -> Check:
     users = [user for user in people.present if user.name in here]
     if not users:
-        return SUBJECT.skip("homes", "homes are made on another machine")
+        return SUBJECT.skip("homes", "homes are created on another machine")
     if found["homes"] is None:
         return SUBJECT.unknown("homes", "the file system of the homes does not answer")
     wrong = [f"{user.home} {problem}" for user in users if (problem := _home(user, found["homes"].get(user.home)))]
     there = found["homes"]
     closed = [user.home for user in users if user.home in there and there[user.home]["kind"] == "closed"]
     if closed and not wrong:
-        why = f"root may not look at {brief(closed)}: the file system's server makes root nobody"
+        why = f"root cannot read {brief(closed)}: the file system's server maps root to nobody"
         return SUBJECT.skip("homes", why, unproven=True)
     return _told(
         "homes", wrong, "each user's own directory", "home in cluster_users",
-        "never made, or made by hand; a home that is another's is given to nobody: chown it by hand",
+        "never created, or created by hand; clusterctl takes no home from another owner: chown it by hand",
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _home(user: User, there: Mapping[str, Any] | None) -> str:
 def _logins(answer: CommandAnswer | None, keys: str) -> Check:
     """Compare what sshd itself says that it reads: another file of its may say otherwise, or leave ours out."""
     if not keys:
-        return SUBJECT.skip("logins", "nobody is declared who would log in here")
+        return SUBJECT.skip("logins", "no declared user logs in here")
     if answer is None or answer["rc"] is None:
         return SUBJECT.unknown("logins", answer["text"] if answer else "the machine was not asked")
     lines = (line.partition(" ") for line in answer["text"].splitlines() if answer["rc"] == 0)
@@ -160,10 +160,10 @@ def _logins(answer: CommandAnswer | None, keys: str) -> Check:
         "logins",
         f"{keys}/%u" in read.split(),
         f"sshd reads {read}" if read else f"sshd ended with {answer['rc']}: {answer['text'][-200:]}",
-        f"{keys}/%u among what sshd reads",
+        f"{keys}/%u is among the files that sshd reads",
         source="sshd -T",
         cause="sshd_config says otherwise before it includes /etc/ssh/sshd_config.d, or does not include it",
-        fix="clusterctl provision base; where that is not enough, take AuthorizedKeysFile out of /etc/ssh/sshd_config",
+        fix="clusterctl provision base; if that does not help, take AuthorizedKeysFile out of /etc/ssh/sshd_config",
     )
 
 

@@ -85,7 +85,7 @@ def who_broke(records: Sequence[Record], expected: Mapping[str, int]) -> list[Ac
     if silent and len(silent) < len(records):
         busy = [record for record in silent if not record.waiting]
         return [
-            accuse(r.rank, r.node, f"died without a word in step {r.step} (killed, or its machine failed)")
+            accuse(r.rank, r.node, f"died without a message in step {r.step} (killed, or its machine failed)")
             for r in busy or silent
         ]
     absent = [record for record in unfinished if not record.waiting]
@@ -100,8 +100,8 @@ def who_broke(records: Sequence[Record], expected: Mapping[str, int]) -> list[Ac
 def all_alike(records: Sequence[Record]) -> str:
     """Return what is known where nobody can be named: where the ranks were, and no more than that."""
     if all(record.state == "running" for record in records):
-        return "every rank was ended without a word: nothing tells which of them was first"
+        return "every rank ended without a message: the first to fail is unknown"
     where = {record.waiting for record in records if record.waiting}
     place = f"every rank was in '{where.pop()}'" if len(where) == 1 else "every rank stopped"
     lost = any(record.error is not None and record.error.kind == "communication" for record in records)
-    return f"{place}{' and lost the others' if lost else ''}: nothing tells which of them was first"
+    return f"{place}{' and lost the others' if lost else ''}: the first to fail is unknown"

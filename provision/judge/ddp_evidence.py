@@ -203,7 +203,7 @@ def _node(name: str, text: str, run_id: str) -> Node:
         if record.node == name:
             records.append(record)
         else:
-            problems.append(one_line(f"its record of rank {record.rank} speaks for {record.node}", 200))
+            problems.append(one_line(f"its record of rank {record.rank} names {record.node}", 200))
     given = told.get("result")
     result = None if given is None else _read(Result, given, "the result", problems)
     given_logs = told.get("logs")

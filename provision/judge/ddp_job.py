@@ -40,7 +40,7 @@ STEPS: dict[str, tuple[str, str]] = {
         "equal data on two ranks is a sampler fault; otherwise drain the named rank's node and run its diagnostics",
     ),
     "negative_control": (
-        "the check that says 'all equal' is blind, so its word is worth nothing",
+        "the comparison missed a known difference, so its 'all equal' proves nothing",
         "use the ddp_proof of this release, and report it if it is",
     ),
     "parameters": (
@@ -138,7 +138,7 @@ class Court:
         """Return the program's own word on one step; a step that it does not speak of is unknown."""
         cause, fix = STEPS[name]
         if step is None:
-            said = "the result does not speak of this step"
+            said = "the result does not mention this step"
             return self._check(name, "unknown", observed=said, expected="an outcome", cause=cause, fix=fix)
         disputed = self._disputed(name, step)
         guilty: list[Accused] = [] if disputed else step.guilty
@@ -162,7 +162,7 @@ class Court:
         if result.world != world:
             told.append(f"it was made by {result.world} ranks, the inventory declares {world}")
         if wants.release and result.program != wants.release:
-            told.append("it was made by another program than this release's: clusterctl provision slurm installs it")
+            told.append("it comes from another release's program: clusterctl provision slurm installs it")
         if wants.cuda and (result.device != "cuda" or result.backend != "nccl"):
             told.append(
                 f"it was made on {result.device} over {result.backend}, the inventory declares {wants.gpus} GPUs a node"

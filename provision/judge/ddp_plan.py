@@ -84,12 +84,12 @@ def _free(seen: _Seen) -> bool:
 def _unable(seen: _Seen | None, unfit: str, partition: str) -> str:
     """Return why no job can run on a node; empty where one can. ``unfit`` is what is known beside Slurm."""
     if seen is None:
-        return "Slurm has it in no partition that the test user may use"
+        return "it is in no partition that the test user may use"
     if unfit:
         return one_line(unfit, 200)
     if not _free(seen):
         return f"{seen.state}: {seen.reason}" if seen.reason not in ("", "none") else seen.state
-    return "" if seen.partitions or seen.foreign or partition else "no partition that it is in is up"
+    return "" if seen.partitions or seen.foreign or partition else "all its partitions are down"
 
 
 def _elsewhere(seen: _Seen, partition: str) -> str:
@@ -131,7 +131,7 @@ def plan(
     unfit = unfit or {}
     seen, default = _seen(sinfo, foreign)
     if not seen:
-        return Plan(silent="slurmctld did not say which nodes there are")
+        return Plan(silent="slurmctld did not list its nodes")
     busy: dict[str, str] = {}
     apart: dict[str, str] = {}
     out: dict[str, str] = {}

@@ -61,7 +61,7 @@ def _source(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "source",
         Verdict.WARN if lacking else Verdict.PASS,
         lacking or "nothing is known to be missing",
-        "what the proof's image is built from",
+        "sources of the training job's image",
         source="ddp_validation_image, ddp_validation_wheels, ddp_validation_packages",
         cause="the image cannot be built: Slurm will run, without proof that the cluster can train",
         fix=_NAME_IT,

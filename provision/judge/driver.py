@@ -33,7 +33,7 @@ def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
     try:
         told = gpu_facts.read(machine)
     except ValueError as error:
-        return SUBJECT.all_unknown(str(error), cause="the machine's Python or a program there answers wrongly")
+        return SUBJECT.all_unknown(str(error), cause="the machine's Python or one of its programs gives wrong answers")
     planned = plan(told, wants)
     if planned.skip:
         return SUBJECT.all_skipped(planned.skip)
@@ -41,7 +41,7 @@ def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
     if planned.refusals:
         found = [*refused(planned), *_machine(gpu)]
         judged = {check.id for check in found}
-        why = "not judged, because what is asked for is refused"
+        why = "not judged, because the request is refused"
         return found + [
             SUBJECT.skip(name, why, unproven=True)
             for name, check_id in zip(SUBJECT.names, SUBJECT.ids, strict=True)
@@ -243,7 +243,7 @@ def _machine(gpu: Mapping[str, Any]) -> Iterator[Check]:
     if gpu["module"]["loaded"]:
         yield _gpus(gpu)
     else:
-        yield SUBJECT.skip("gpus", "no driver is loaded that could be asked", unproven=True)
+        yield SUBJECT.skip("gpus", "no driver is loaded to ask", unproven=True)
 
 
 def _gpus(gpu: Mapping[str, Any]) -> Check:
@@ -268,7 +268,7 @@ def _gpus(gpu: Mapping[str, Any]) -> Check:
         )
     seen = f"lspci sees {len(here)}, nvidia-smi {len(listed)}"
     if strange and not missing:
-        cause, fix = "what answers as nvidia-smi is not NVIDIA's", "on the machine: command -v nvidia-smi"
+        cause, fix = "the program nvidia-smi is not NVIDIA's", "on the machine: command -v nvidia-smi"
         seen += f": {', '.join(strange[:8])} are not on the bus"
         return SUBJECT.check(name, False, seen, f"{len(here)} GPUs", source=source, cause=cause, fix=fix)
     guests = f"; {', '.join(gpu['passed_through'])} given to virtual machines" if gpu["passed_through"] else ""

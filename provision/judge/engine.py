@@ -44,9 +44,13 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         return [*SUBJECT.all_unknown(silence), *BEFORE.all_unknown(silence)]
     info, wanted = facts["engine"], bool(wants["live_restore"])
     before = [
-        _refused("kept", "used as it is, with all that it has", [*_foreign(facts), *moved(info, wants["wanted"])]),
-        _refused("configuration", "one with which Slurm's daemons and their jobs live", contradictions(info, wants)),
-        _refused("addresses", "in no network of Docker's", _taken(wants["wanted"], wants["addresses"])),
+        _refused(
+            "kept", "used as it is, with its images and containers", [*_foreign(facts), *moved(info, wants["wanted"])]
+        ),
+        _refused(
+            "configuration", "settings that work with Slurm's daemons and their jobs", contradictions(info, wants)
+        ),
+        _refused("addresses", "outside Docker's networks", _taken(wants["wanted"], wants["addresses"])),
     ]
     if info["late"] or not info["server"]:
         return [*before, *_silent(info)]
@@ -82,7 +86,7 @@ def _refused(name: str, expected: str, problems: Iterable[Problem]) -> Check:
         brief([problem for problem, _ in found]) or expected,
         expected,
         source=_OPTIONS,
-        cause="the site's own engine, or what the inventory says of it",
+        cause="the site's own engine, or the inventory's settings for it",
         fix="; ".join(dict.fromkeys(fix for _, fix in found)),
     )
 

@@ -35,7 +35,7 @@ def firewall(subject: Subject, facts: MachineFacts, wants: Mapping[str, Any], *,
     if told["problem"]:
         return subject.skip("firewall", told["problem"], unproven=True)
     if not (stopped := told["stopped"]):
-        good = "lets the cluster's machines in" if told["filtered"] else "nothing that comes in is filtered"
+        good = "lets the cluster's machines in" if told["filtered"] else "incoming traffic is not filtered"
         return subject.check("firewall", True, good, source="cluster_firewall")
     programs = stops(told)
     writable = set(programs) <= set(WRITABLE)

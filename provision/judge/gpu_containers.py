@@ -27,7 +27,7 @@ def checks(text: str, *, installed: bool, version: str, packages: Sequence[str],
     ``version`` in all of ``packages``; ``gres`` its generic resources as declared.
     """
     if not installed:
-        return SUBJECT.all_skipped("no GPUs that are real are declared here (node_gres, nvidia_containers_install)")
+        return SUBJECT.all_skipped("no real GPUs are declared here (node_gres, nvidia_containers_install)")
     told = sections(text, _MAX_ANSWER)
     return [
         _toolkit(told.get("packages"), version, packages),
@@ -67,15 +67,13 @@ def _description(told: Mapping[str, str], wanted: int) -> Check:
     if not told:
         return SUBJECT.unknown("cdi", "the machine did not answer")
     if not spec:
-        cause = f"{SPEC} is missing, or is none: containers cannot be given GPUs"
+        cause = f"{SPEC} is missing or invalid: containers cannot get GPUs"
     elif not loaded:
         return SUBJECT.unknown("cdi", f"{seen}; no NVIDIA driver is loaded", cause="no NVIDIA driver is loaded")
     elif of != loaded:
         cause = f"the driver changed from {of or 'an unknown one'} to {loaded}; containers would get the old libraries"
     elif lost := sorted(nodes(spec) - files):
-        cause = (
-            f"it hands out {', '.join(lost[:8])}, which are not there: a GPU fell off the bus, or the driver is not up"
-        )
+        cause = f"it lists {', '.join(lost[:8])}, which do not exist: a GPU fell off the bus, or the driver is not up"
     elif len(names) != wanted:
         cause = f"{len(names)} GPUs can be given to containers, node_gres says {wanted}"
     return SUBJECT.check(

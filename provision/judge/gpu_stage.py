@@ -50,7 +50,7 @@ def nvidia_driver(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
     refused = {check.id for check in first}
     found = [*(check for check in found if check.id not in refused), *first, _returned(kept, planned.skip)]
     if planned.skip or planned.refusals:
-        return [*found, PLANNED.skip("planned", planned.skip or "what is asked for is refused")]
+        return [*found, PLANNED.skip("planned", planned.skip or "the request is refused")]
     observed, good = "; ".join(step.text for step in planned.pending), "nothing to change"
     brings = consequences(machine["gpu"], planned)
     return [*found, PLANNED.check("planned", not planned.pending, observed or good, good, consequences=brings)]

@@ -36,7 +36,7 @@ def checks(found: object, settings: Mapping[str, Any], *, proven: bool = True) -
     try:
         told = read(found)
     except ValueError as error:
-        return SUBJECT.all_unknown(str(error), cause="the machine's Python or a program there answers wrongly")
+        return SUBJECT.all_unknown(str(error), cause="the machine's Python or one of its programs gives wrong answers")
     chosen = decision(told, settings)
     first = _mechanism(chosen, required=bool(settings["required"]))
     if not proven:
@@ -55,7 +55,7 @@ def _mechanism(chosen: Decision, *, required: bool) -> Check:
         verdict = Verdict.FAIL if required else Verdict.WARN
         cause = "adapters cannot reach the GPUs' memory, so that all data goes through the machine's"
     else:
-        cause = "it is not maintained any more" if chosen.legacy else "the machine did not tell"
+        cause = "it is not maintained any more" if chosen.legacy else "the machine did not say"
     better = f"; better: {chosen.offer}" if chosen.offer else ""
     seen = f"{chosen.mechanism}: {chosen.reason}{better}"
     return SUBJECT.check(

@@ -67,7 +67,7 @@ def _trust(former: list[str] | None, controller: str) -> Check:
         "trust",
         not former,
         ", ".join(f"/etc/docker/certs.d/{name}" for name in former) or "none but those of the registry",
-        "no directory for the registry under a name that it has no more",
+        "no directory for a former name of the registry",
         source="container_images_port, container_images_push_port",
         cause="the registry had another port before",
     )
@@ -129,7 +129,7 @@ def _certificates(name: str, told: CertificateFacts | None, good: str) -> Check:
 def _login(told: LoginFacts | None, username: str, password: str) -> Check:
     """The password itself is in no check: both sides are hashed with a salt that was made for this question."""
     if told is None:
-        return SUBJECT.unknown("login", "the machine did not say as whom it logs in")
+        return SUBJECT.unknown("login", "the machine did not say which user it logs in as")
     problem = told.get("absent", "")
     if not problem and told.get("user") != username:
         problem = f"logs in as {told.get('user') or 'nobody'}"

@@ -55,7 +55,7 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
             "runtime",
             Verdict.WARN,
             _RUNTIMES[wants["runtime"]],
-            "containers of jobs are made by what is proven here",
+            "a runtime for job containers that verify proves",
             source=f"job_container_runtime={wants['runtime']}",
             cause="it is the site's choice",
             fix="job_container_runtime: podman has srun --container-image without it; else look after that package",

@@ -60,7 +60,7 @@ def _sources(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     return BEFORE.check(
         "sources",
         not wrong,
-        brief(wrong) or f"{len(own)} as they have to be",
+        brief(wrong) or f"{len(own)} usable",
         "archives of images, and directories with a Containerfile",
         source="job_images",
         cause="a mistake in job_images, or the file was never put there",
@@ -71,11 +71,14 @@ def _sources(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 def _source_problem(image: Mapping[str, Any], told: SourceFacts) -> tuple[str, str]:
     if (problem := told.get("error")) == "Permission denied":
         return "root may not read it", (
-            "where its server makes root nobody, let others read it there (chmod -R o+rX), or put it on the "
+            "if its server maps root to nobody, let others read it there (chmod -R o+rX), or put it on the "
             "controller's own disk"
         )
     if problem:
-        return problem, "a path from / on is the controller's: put it there, or on a disk that it shares"
+        return (
+            problem,
+            "a path that begins with / is on the controller: put the file there, or on a disk that it shares",
+        )
     if image["kind"] == "archive":
         if told["kind"] == "directory":
             return "it is a directory", "name the archive itself; a directory with a Containerfile is a containerfile"
@@ -100,7 +103,7 @@ def _built(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "built",
         not to_do,
         brief([f"{image['name']}: {_why(facts, image)}" for image in to_do]) or f"{len(judged)} in the registry",
-        "each in the registry, known by digest, from what job_images says now",
+        "each in the registry by digest, as job_images declares it now",
         source="job_images",
         cause="it is new, what it is made of has changed, or the registry lost it",
         consequences=[Consequence(Kind.BUILD, image["name"], _HOW[image["kind"]]) for image in to_do],
@@ -108,7 +111,7 @@ def _built(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 
 
 _HOW = {
-    "containerfile": "it is built, and takes what its steps take",
+    "containerfile": "it is built, which takes as long as its steps",
     "archive": "it is read into the registry",
     "reference": "it is copied into the cluster's registry",
 }
@@ -154,7 +157,7 @@ def _stored(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 def _collected(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
     references = [wants["references"].get(image["key"]) for image in wants["images"]]
     if not all(references):
-        return SUBJECT.skip("collected", "which are old shows when all of job_images are made")
+        return SUBJECT.skip("collected", "old images are known once all of job_images are built")
     told = facts.get("job_images", {})
     if wants["compute"] and "stored" not in told:
         return SUBJECT.unknown("collected", _UNREAD)
@@ -175,7 +178,7 @@ def _collected(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         "collected",
         not gone,
         brief(gone) or brief(stay) or "nothing that job_images does not name",
-        "no image that was taken out of job_images or made again, but for what jobs still use",
+        "no removed or replaced image, except those that jobs still use",
         source="job_images",
         cause="job_images has changed since",
     )
@@ -185,7 +188,7 @@ def _called(one: StoredFacts) -> str:
     """Return the names of an image that are too much, or the digest of one that has none."""
     named = [name.removeprefix("localhost/") for name in one["names"] if "@" not in name]
     if not one["remove"] and one["untag"]:
-        return f"{', '.join(name.removeprefix('localhost/') for name in one['untag'])} is a name of before"
+        return f"{', '.join(name.removeprefix('localhost/') for name in one['untag'])} is a former name"
     repository, _, digest = one["names"][0].partition("@")
     return f"{', '.join(named) or repository.rpartition('/')[2]} ({digest[7:19]})"
 

@@ -117,7 +117,7 @@ def _did_not_run(found: Mapping[str, str], facts: JobFacts) -> Check:
     if refused:
         return SUBJECT.unknown("run", f"no job was submitted: {refused}", cause=refused, fix="")
     if not found:
-        why = line(facts.problem) or "the time for all of them was over, or the controller did not answer"
+        why = line(facts.problem) or "the time limit for all jobs was reached, or the controller did not answer"
         return SUBJECT.unknown("run", f"no job was submitted: {why}", cause=why)
     if "waits" in found:
         return _waited(found["waits"], facts)
@@ -175,7 +175,7 @@ def _ran(seen: Mapping[str, str], name: str, uid: str) -> Check:
         f"ran on {seen.get('node')} as uid {seen.get('uid')}",
         f"runs on {name} as uid {uid}",
         source="srun, as an ordinary user",
-        cause="the job ran elsewhere or as somebody else",
+        cause="the job ran elsewhere or as another user",
         fix="clusterctl provision slurm",
     )
 
@@ -197,7 +197,7 @@ def _exit_code(found: Mapping[str, str]) -> Check:
         code or "srun returned none",
         str(EXIT_CODE),
         source="the task's own exit code",
-        cause="a failing job would be taken for a good one, or the other way round",
+        cause="Slurm would report a failed job as completed, or the reverse",
     )
 
 

@@ -80,7 +80,7 @@ def _packages(subject: Subject, wants: Managed, state: Mapping[str, Any] | None)
         not problems,
         "; ".join(problems) or f"{len(wants.packages)} installed",
         "all installed and held" if wants.held else "all installed",
-        cause="removed, or never installed" if missing else "the hold was taken away",
+        cause="removed, or never installed" if missing else "the hold was removed",
         details=[Detail(Code.MISSING, name) for name in missing],
     )
 

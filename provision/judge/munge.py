@@ -47,7 +47,7 @@ class Seen:
         """Read the results of the role's questions; what is missing or of another shape is an empty answer."""
         proof, answers = mapping(proof), mapping(mapping(decoded).get("decoded"))
         key = mapping(proof.get("key"))
-        strange = "what it printed is no credential" if proof.get("credential") and not credential_in(proof) else ""
+        strange = "its output is no credential" if proof.get("credential") and not credential_in(proof) else ""
         return cls(
             mode=line(key.get("mode")),
             owner=line(key.get("owner")),

@@ -10,10 +10,11 @@ from provision.slurm.taken import Taken, jobs_in, losses, taken
 
 #: Asked only where slurm.conf is to change. It concerns the whole cluster, as all nodes have this file.
 QUEUE = Subject("slurm_conf", names=("queue",), before=True, whole=("queue",))
-EXPECTED = "no job ends by the change"
+EXPECTED = "the change ends no job"
 _FIX = (
     "drain the nodes and wait (scontrol update NodeName=NODES State=DRAIN Reason=...); give waiting jobs other nodes "
-    "(scontrol update JobId=NUMBER ReqNodeList=); end them (scancel); or have them ended: -e slurm_conf_end_jobs=true"
+    "(scontrol update JobId=NUMBER ReqNodeList=); end them (scancel), or let this run end them: "
+    "-e slurm_conf_end_jobs=true"
 )
 
 
@@ -26,12 +27,12 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
     """
     if live == "":
         return QUEUE.skip("queue", "there is no slurm.conf yet")
-    change, jobs, problem = None, None, "the slurm.conf of now could not be read"
+    change, jobs, problem = None, None, "the present slurm.conf could not be read"
     try:
         if live is not None:
             change, problem = taken(live, wanted), "squeue did not answer"
         if change == Taken():
-            return QUEUE.check("queue", True, "nothing is taken away", EXPECTED)
+            return QUEUE.check("queue", True, "the change removes nothing", EXPECTED)
         jobs = jobs_in(answer) if answer is not None else None
     except ValueError as error:
         problem = str(error)
@@ -41,8 +42,8 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
             Verdict.WARN if ends else Verdict.FAIL,
             f"unknown: {problem}",
             EXPECTED,
-            cause="the change may take nodes, cores, GRES or partitions away, and nobody knows who uses them",
-            fix="have slurmctld answer (on the controller: docker start slurmctld), then run this again; or, if jobs "
+            cause="the change may remove nodes, cores, GRES or partitions that unknown jobs use",
+            fix="start slurmctld on the controller (docker start slurmctld), then run this again; or, if jobs "
             "may end: -e slurm_conf_end_jobs=true",
         )
     nodes = re.findall(r"(?m)^ReservationName=(\S+) .*?\bNodes=(\S+)", reservations)
@@ -51,9 +52,9 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
     return QUEUE.check(
         "queue",
         (Verdict.WARN if ends else Verdict.FAIL) if lost else Verdict.PASS,
-        said or f"{len(jobs)} jobs, none of which uses what is taken away",
+        said or f"{len(jobs)} jobs, and none uses what the change removes",
         EXPECTED,
-        source="the inventory, against the slurm.conf of now" if lost else "",
-        cause="the change takes away what they use" if lost else "",
+        source="the inventory, compared with the present slurm.conf" if lost else "",
+        cause="the change removes what they use" if lost else "",
         fix=_FIX if lost else "",
     )

@@ -51,7 +51,7 @@ def presence(found: Mapping[str, Any], install: str) -> Check:
     """Say which adapters a machine has, and that nothing is done where it has none."""
     adapters = [str(name) for name in found["adapters"]]
     if not _wanted(found, install):
-        return SUBJECT.skip("adapters", "told never to be prepared" if install == "never" else "no RDMA adapter")
+        return SUBJECT.skip("adapters", "switched off by the inventory" if install == "never" else "no RDMA adapter")
     observed = ", ".join(adapters) or "none, prepared all the same"
     return SUBJECT.check("adapters", True, observed, source="rdma_userspace_install")
 
@@ -66,7 +66,7 @@ def ofed(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Check:
     ``asked``: ``kind`` (none, doca), ``version``, ``fingerprints``.
     """
     if asked["kind"] == "none":
-        return SUBJECT.skip("ofed", "the distribution's own drivers and libraries are asked for")
+        return SUBJECT.skip("ofed", "the inventory asks for the distribution's own drivers and libraries")
     wrong = []
     if not asked["version"]:
         wrong.append(("no release is named", "set rdma_userspace_ofed_version, for example 3.2.0"))

@@ -152,16 +152,16 @@ def _steps(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]], wa
         "step",
         not wrong,
         "; ".join(wrong) or f"right on {_kinds(asked)}",
-        "environment, umask, user and exit code are those of who runs srun",
+        "environment, umask, user and exit code are those of the user who runs srun",
         source="srun, once for each kind of node in each partition",
-        cause="the job got other things than its user has",
+        cause="the job's environment differs from its user's",
     )
 
 
 def _batch(own: Mapping[str, str], wants: Wants) -> Check:
     told = own.get("batch", "")
     if not told:
-        return SUBJECT.unknown("batch", "the script did not get so far")
+        return SUBJECT.unknown("batch", "the script ended before that")
     seen = pairs(told)
     if seen.get("state") == "PENDING":
         return SUBJECT.skip("batch", f"the job waits: {seen.get('reason', '')}", unproven=True)
@@ -211,9 +211,9 @@ def _signal(own: Mapping[str, str]) -> Check:
         "signal",
         gone is not None,
         f"the job was gone after {gone[1]} s" if gone else told or "nothing was seen",
-        "srun that is told to end ends its job",
+        "a terminated srun ends its job",
         source="kill -TERM of srun",
-        cause="the step outlives the one who started it",
+        cause="the step outlives its srun",
         fix="scancel --me",
     )
 
@@ -228,7 +228,7 @@ def _pairs(said: Mapping[str, Sequence[str]], asked: Sequence[Sequence[str]]) ->
         "; ".join(wrong) or f"at the same time on {_kinds(asked)}",
         "two jobs that ask for no memory run on one node at a time",
         source="two srun without --mem, once for each kind of node in each partition",
-        cause="a job takes the whole node's memory or cores where it does not say how much",
+        cause="a job without --mem takes the whole node's memory or cores",
         fix="see DefMemPerCPU, DefMemPerGPU and SelectTypeParameters in slurm.conf",
     )
 
@@ -271,6 +271,6 @@ def _accounting(own: Mapping[str, str], asked: Sequence[str], wants: Wants) -> C
         source="sacct, as the user",
         cause="slurmctld does not reach slurmdbd, or the database is down"
         if not there
-        else "the job's row is not what was submitted, or not how it ended",
+        else "the job's record differs from what was submitted or how it ended",
         fix="sacctmgr ping; docker logs --tail 20 slurmdbd" if not there else f"sacct --jobs={job} --long",
     )

@@ -63,7 +63,7 @@ def _undeclared(own: Sequence[Mapping[str, Any]], staying: Sequence[Mapping[str,
         "nothing mounted by clusterctl that is not declared",
         source="units of systemd that clusterctl has written",
         cause="the inventory had it before",
-        fix=f"declare it again; or have it unmounted, in cluster_mounts: {{path: {path}, state: absent}}",
+        fix=f"declare it again; or unmount it, in cluster_mounts: {{path: {path}, state: absent}}",
     )
 
 
@@ -100,7 +100,7 @@ def _left(gone: Sequence[Mapping[str, Any]]) -> Check:
         brief([*used, *going]) or "nothing that is to be unmounted",
         "unmounted, as cluster_mounts says (state: absent)",
         source="units of systemd that clusterctl has written",
-        cause="jobs or people are still in it" if used else "the inventory had it before",
+        cause="processes still use it" if used else "the inventory had it before",
         fix=f"when nobody uses it any more (squeue): {SUBJECT.fix}" if used else None,
     )
 
@@ -124,8 +124,8 @@ def _hides(mounts: Sequence[Mapping[str, Any]], machine: str, hidden: Mapping[st
     return BEFORE.check(
         "hides",
         not wrong,
-        "; ".join(wrong) or "nothing is below what is to be mounted",
-        "nothing that a mount would hide",
+        "; ".join(wrong) or "no files are below the mount points",
+        "no files that a mount would hide",
         source="cluster_mounts",
         cause="files on the machine's own disk, where another file system is to be mounted",
         fix="on the machine: move them away, a user's home with usermod --move-home --home; or declare another path",
@@ -204,7 +204,7 @@ def _options(mounts: Sequence[Mapping[str, Any]]) -> Check:
         if option in DOUBTFUL
     ]
     if not any(mount["options"] for mount in mounts):
-        return SUBJECT.skip("options", "nothing is mounted with options of the inventory's")
+        return SUBJECT.skip("options", "the inventory sets no mount options")
     return SUBJECT.check(
         "options",
         Verdict.WARN if found else Verdict.PASS,

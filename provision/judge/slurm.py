@@ -22,7 +22,7 @@ _UNHEARD = frozenset({"NOT_RESPONDING", "DOWN", "UNKNOWN"})
 #: States that have a reason.
 _OUT = frozenset({"DOWN", "DRAIN", "INVALID_REG"})
 #: What to do about a flag or a base state of which no reason says more, in the order in which they are looked for.
-_DEAF = "what munge's checks say; else, on the node: docker exec slurmd scontrol ping; open port 6817 of the controller"
+_DEAF = "see munge's checks; else, on the node: docker exec slurmd scontrol ping; open port 6817 of the controller"
 _REMEDIES = (
     (
         "INVALID_REG",
@@ -69,9 +69,7 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
             cause="the configuration that slurmctld runs with is not the inventory's",
         )
     if not node.known:
-        return SUBJECT.unknown(
-            "node_state", f"slurmctld says {node.told or 'nothing'}", cause="no state that Slurm has"
-        )
+        return SUBJECT.unknown("node_state", f"slurmctld says {node.told or 'nothing'}", cause="not a state of Slurm's")
     if facts.munge_silent and set(node.state) & _UNHEARD and not node.hindered - _UNHEARD:
         # Slurm's daemons hear each other by munge's credentials only.
         return SUBJECT.unknown("node_state", node.told, cause=facts.munge_silent, fix="systemctl status munge")
@@ -188,11 +186,11 @@ def _gres(facts: Facts, wants: Wants, node: Node | None) -> Check:
     try:
         there = registered(said)
     except ValueError as error:
-        return SUBJECT.unknown("gres", f"slurmd lists what is no resource: {error}", cause="slurmd's own answer")
+        return SUBJECT.unknown("gres", f"slurmd lists an invalid resource: {error}", cause="slurmd's own answer")
     try:
         configured = None if node is None else counts(printed(node.gres))
     except ValueError as error:
-        return SUBJECT.unknown("gres", f"slurmctld lists what is no resource: {error}", cause="slurmctld's answer")
+        return SUBJECT.unknown("gres", f"slurmctld lists an invalid resource: {error}", cause="slurmctld's answer")
     right = there == wanted and (configured is None or configured == wanted)
     missing = facts.silent or "slurmctld does not know this node"
     return SUBJECT.check(

@@ -59,7 +59,7 @@ def _gone(database: Database, gone: set[str]) -> Check:
         "gone",
         Verdict.WARN if left else Verdict.PASS,
         brief([f"{user} is still in account {account}" for user, account in left]) or "nobody",
-        "nobody who is absent from the machines has an account",
+        "every user with an account exists on the machines",
         source="cluster_users, sacctmgr",
         cause="a user who is taken out of slurm_accounts stays in Slurm's database" if left else "",
         fix=f"among the users of {left[0][1]} in slurm_accounts: {{name: {left[0][0]}, state: absent}}" if left else "",

@@ -28,7 +28,11 @@ def candidate(code: str, lines: Sequence[str], place: str) -> Check:
     """
     said = "; ".join(lines)
     if code in ("same", "absent"):
-        why = "slurmctld has these files" if code == "same" else "Slurm's image is not here yet: asked once it is"
+        why = (
+            "slurmctld has these files"
+            if code == "same"
+            else "Slurm's image is not here yet: the trial follows once it is"
+        )
         return CANDIDATE.skip("candidate", why, unproven=code == "absent")
     verdict = {"started": Verdict.PASS, "refused": Verdict.FAIL}.get(code, Verdict.WARN)
     return CANDIDATE.check(
@@ -39,7 +43,7 @@ def candidate(code: str, lines: Sequence[str], place: str) -> Check:
         source=place or "slurm.conf",
         cause="Slurm refuses these files: none was written, and the daemons go on with theirs"
         if code == "refused"
-        else "no slurmctld could be asked: whether it takes these files shows when it gets them",
+        else "no slurmctld could try these files: the running one shows whether it takes them",
         fix=f"correct {place or 'what Slurm names (clusterctl render shows the files)'}; then run this again"
         if code == "refused"
         else "nothing to do where the configuration works",

@@ -21,7 +21,7 @@ from provision.model.text import sections
 
 SUBJECT = Subject("slurm_database", names=("answers", "current", "cluster", "disk"), fix="clusterctl provision slurm")
 
-_DOWN = "jobs go on; what they use is written down when the database is back, as long as slurmctld can keep it"
+_DOWN = "jobs go on; slurmctld keeps their records until the database is back, as long as its buffer lasts"
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -125,7 +125,7 @@ def _cluster(said: Mapping[str, str], cluster: str) -> Check:
             cause="slurmctld has run without this database, and would not start with it",
         )
     if cluster in known:
-        return SUBJECT.unknown("cluster", f"MariaDB did not tell its number: {line(told)[:200]}")
+        return SUBJECT.unknown("cluster", f"MariaDB did not say its number: {line(told)[:200]}")
     cause = "never registered, or it is another database"
     return SUBJECT.check("cluster", False, observed, f"{cluster} is known", cause=cause)
 
@@ -140,6 +140,6 @@ def _disk(said: Mapping[str, str], wanted: int) -> Check:
         f"{found} MiB free for MariaDB in /var/lib/mysql",
         f"{wanted} MiB",
         source="slurm_database_free_mb",
-        cause="a full disk stops MariaDB: what jobs use is then not written down",
+        cause="a full disk stops MariaDB: jobs are then not accounted for",
         fix="make room there, or purge earlier: PurgeJobAfter in slurm_database_parameters",
     )

@@ -55,7 +55,7 @@ def _names(facts: MachineFacts, daemons: Sequence[str]) -> Check:
     return SUBJECT.check(
         "names",
         not stale,
-        f"{', '.join(stale)} {'has' if len(stale) == 1 else 'have'} an /etc/hosts of before"
+        f"{', '.join(stale)} {'has' if len(stale) == 1 else 'have'} an outdated /etc/hosts"
         if stale
         else "known with their addresses",
         "the cluster's machines, with their addresses, in the containers' /etc/hosts",

@@ -55,7 +55,7 @@ def checks(plan: Plan, versions: Sequence[str], answer: str) -> list[Check]:
         return SUBJECT.all_skipped("no toolkit is asked for (cuda_toolkit_versions, cuda_toolkit_installers)")
     first = asked(plan, versions)
     if plan.refusals or not wanted:
-        why = "not judged, because what is asked for is refused"
+        why = "not judged, because the request is refused"
         return [*first, *(SUBJECT.skip(name, why, unproven=True) for name in ("toolkit", "default"))]
     lines = [line.split(None, 1) for line in clean(answer, _MAX_ANSWER).splitlines() if line.strip()]
     rows = dict(words for words in lines if len(words) == 2)

@@ -54,10 +54,10 @@ def _ids(people: Users, found: UserFacts, proof: Mapping[str, Any]) -> Check:
     return SUBJECT.check(
         "ids",
         not wrong,
-        brief(wrong) or f"{len(people.present)} users and {len(people.gids)} groups, their numbers nobody else's",
+        brief(wrong) or f"{len(people.present)} users and {len(people.gids)} groups, with numbers of their own",
         "each name and each number as declared, or free",
         source="cluster_users, cluster_groups",
-        cause="somebody else has the number here, or the name has another one",
+        cause="another user has the number here, or the name has another number",
         fix="declare the numbers that they have. Or give the others new numbers by hand: usermod --uid or groupmod "
         "--gid. Then chown their files, which find / -xdev -uid N lists",
     )
@@ -140,12 +140,12 @@ def _known_groups(people: Users, known: Sequence[Known] | None) -> Check:
         for name in user.groups
         if name not in people.gids and name not in own
     }
-    wrong = [f"no group {name}, in which {user} is to be" for name, user in sorted(lacking.items())]
+    wrong = [f"no group {name}, which {user} needs" for name, user in sorted(lacking.items())]
     return SUBJECT.check(
         "known_groups",
         not wrong,
         brief(wrong) or "all there",
-        "every group of a user's declared, or on every machine",
+        "every group of a user declared, or on every machine",
         source="cluster_users",
         cause="only some machines have it, or none",
         fix="declare it in cluster_groups, with a gid; or take it out of the user's groups",

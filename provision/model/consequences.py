@@ -29,7 +29,7 @@ class Kind(StrEnum):
 _WORDS = {
     Kind.REBOOT: "reboots {}",
     Kind.DRAIN: "drains {}",
-    Kind.REPLACE: "makes the container {} anew",
+    Kind.REPLACE: "recreates the container {}",
     Kind.RESTART: "restarts {}",
     Kind.RELOAD: "reloads {}",
     Kind.RECONFIGURE: "reconfigures {}",

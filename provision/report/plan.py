@@ -72,7 +72,9 @@ def _rows(pending: Iterable[Pending], goes_with: GoesWith, *, every: bool) -> li
         if rest := [check for _, alike in most[len(shown) :] for check in alike]:
             # What mending them brings, whichever of them it is.
             brings = tuple(dict.fromkeys(one for check in rest for one in check.consequences))
-            told = replace(rest[0], observed="as many reasons as machines (--verbose tells each)", consequences=brings)
+            told = replace(
+                rest[0], observed="another reason on each machine (--verbose shows them)", consequences=brings
+            )
             rows.append((stage, fold(check.host for check in rest), told.change))
     return rows
 

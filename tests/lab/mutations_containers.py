@@ -165,7 +165,7 @@ CONFIGURATION = (
         "slurmd knows another address of a machine",
         "node1",
         _ANOTHER_ADDRESS.format(name="slurmd"),
-        {"slurm_service.names": "slurmd has an /etc/hosts of before"},
+        {"slurm_service.names": "slurmd has an outdated /etc/hosts"},
     ),
 )
 
@@ -186,7 +186,7 @@ KILLED = (
         "head",
         _ANOTHER_ADDRESS.format(name="slurmctld"),
         {
-            "slurm_service.names": "slurmctld has an /etc/hosts of before",
+            "slurm_service.names": "slurmctld has an outdated /etc/hosts",
             "slurm_service.configuration": _NOT_TOLD,
         },
     ),

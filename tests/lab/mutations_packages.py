@@ -54,7 +54,7 @@ PACKAGES = (
         "dpkg was stopped in the middle",
         "head",
         "cd /tmp; apt-get -qq download procps; dpkg --unpack procps_*.deb; rm procps_*.deb",
-        {"base_system.interrupted": "stopped in the middle of procps", "base_system.packages": "procps"},
+        {"base_system.interrupted": "interrupted during procps", "base_system.packages": "procps"},
     ),
 )
 

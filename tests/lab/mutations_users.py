@@ -70,7 +70,7 @@ REFUSED_USERS = (
         "node2",
         # The distribution's group comes back as it was, and in its place, by which a user's groups are ordered.
         "cp --preserve /etc/group /etc/gshadow /run/; groupdel video",
-        {"cluster_users.known_groups": "no group video, in which ada is to be"},
+        {"cluster_users.known_groups": "no group video, which ada needs"},
         undo="mv /run/group /run/gshadow /etc/",
     ),
 )

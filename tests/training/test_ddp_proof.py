@@ -156,8 +156,8 @@ def test_the_majority_decides_who_is_wrong_where_there_is_one(trial, rank, node)
     ("sabotage", "rank", "failing", "told"),
     [
         ("no_result", 1, "result", "rank 0 on node1: finished, and wrote no result.json"),
-        ("exit", 1, "result", "rank 1 on node1: died without a word in step parameters"),
-        rarely("exit", 0, "result", "rank 0 on node1: died without a word in step parameters"),
+        ("exit", 1, "result", "rank 1 on node1: died without a message in step parameters"),
+        rarely("exit", 0, "result", "rank 0 on node1: died without a message in step parameters"),
         rarely("sleep", 1, "result", "rank 1 on node1: was busy elsewhere in step parameters"),
         ("sleep", 0, "result", "rank 0 on node1: was busy elsewhere in step parameters"),
         ("wrong_collective", 1, "result", "rank 1 on node1: was in 'broadcast torch.float32 1'"),

@@ -199,7 +199,7 @@ def test_a_result_of_another_program_than_this_releases_proves_nothing(program, 
     whole = by_id(judge({**found, "release": "abc"}))["result"]
 
     assert whole["verdict"] == verdict
-    assert ("another program" in whole["cause"]) is (verdict == "fail")
+    assert ("another release" in whole["cause"]) is (verdict == "fail")
 
 
 def test_a_simulated_result_is_no_proof_of_a_real_cluster():
@@ -246,7 +246,7 @@ def test_ranks_that_were_all_ended_without_a_word_give_no_cause_and_no_culprit()
     whole = by_id(judge(evidence(ended, exit_code=134, state="FAILED")))["result"]
 
     assert (whole["verdict"], whole["host"]) == ("fail", "")
-    assert whole["cause"].startswith("every rank was ended without a word: nothing tells which of them was first")
+    assert whole["cause"].startswith("every rank ended without a message: the first to fail is unknown")
     assert "network" not in whole["cause"]
 
 
@@ -341,7 +341,7 @@ def test_a_broken_job_shows_the_guilty_ranks_last_words_and_not_a_victims():
 
     assert whole["verdict"] == "fail"
     assert whole["host"] == "node2"
-    assert "rank 3 on node2: died without a word in step parameters" in whole["cause"]
+    assert "rank 3 on node2: died without a message in step parameters" in whole["cause"]
     assert "last words of rank 3" in whole["cause"]
 
 
@@ -380,8 +380,8 @@ OWN = {"kind": "own", "text": "OutOfMemoryError: CUDA out of memory"}
     ("changed", "guilty", "why"),
     [
         ({2: {"error": OWN, "waiting": ""}}, [2], "failed in step parameters: OutOfMemoryError"),
-        ({1: {"state": "running", "error": None, "waiting": ""}}, [1], "died without a word"),
-        ({1: {"state": "running", "error": None}}, [1], "died without a word"),
+        ({1: {"state": "running", "error": None, "waiting": ""}}, [1], "died without a message"),
+        ({1: {"state": "running", "error": None}}, [1], "died without a message"),
         ({0: {"state": "terminated", "error": None, "waiting": ""}}, [0], "busy elsewhere"),
         ({3: {"waiting": "broadcast"}}, [3], "was in 'broadcast', the others in 'training step 25'"),
         ({2: {"waiting": "all_reduce"}, 3: {"waiting": "all_reduce"}}, [0, 1, 2, 3], "out of step"),

@@ -147,7 +147,7 @@ def test_a_slurmctld_that_does_not_answer_leaves_everything_unknown(text: str) -
 
     assert {check.id for check in found} == {*ddp.SUBJECT.ids, "gpudirect.traffic"}
     assert {check.verdict for check in found} == {"unknown"}
-    assert "slurmctld did not say" in found[0].observed
+    assert "slurmctld did not list its nodes" in found[0].observed
 
 
 def test_when_every_node_is_busy_nothing_is_proven_and_no_node_accused() -> None:

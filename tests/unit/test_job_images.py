@@ -78,7 +78,7 @@ def test_what_is_old_is_to_go_and_what_a_job_uses_stays_without_being_a_failure(
     assert (stays.verdict, stays.observed) == (Verdict.PASS, f"one ({B[:12]}) stays: job 12 uses it")
 
     named = judged(on_node(stored(REFERENCE, IMAGE["stored"], "localhost/x:1", untag=["localhost/x:1"])))["collected"]
-    assert (named.verdict, named.observed) == (Verdict.FAIL, "x:1 is a name of before")
+    assert (named.verdict, named.observed) == (Verdict.FAIL, "x:1 is a former name")
 
 
 def test_nothing_is_called_old_before_all_are_made() -> None:

@@ -168,7 +168,7 @@ def test_a_group_that_is_not_declared_has_to_be_on_every_machine(groups: Any) ->
     check = judged(known_groups=[known("physics", 3001), known("biology", 3002), *groups])["cluster_users.known_groups"]
 
     assert (check.verdict, check.before) == (Verdict.FAIL, True)
-    assert check.observed == "no group video, in which ada is to be"
+    assert check.observed == "no group video, which ada needs"
 
 
 def test_who_is_in_an_account_and_known_to_nobody_is_refused_before_anything_is_changed() -> None:
@@ -323,7 +323,7 @@ def test_a_home_that_root_may_not_look_at_is_nobodys_fault_and_not_proven() -> N
     check = judged(homes=closed)["cluster_users.homes"]
 
     assert (check.verdict, check.unproven) == (Verdict.SKIP, True)
-    assert "root may not look at /home/ada" in check.cause + check.observed
+    assert "root cannot read /home/ada" in check.cause + check.observed
     found = judged(homes={"/home/ada": closed["/home/ada"]})["cluster_users.homes"]
     assert (found.verdict, found.observed) == (Verdict.FAIL, "/home/ben is missing")
 

@@ -70,7 +70,7 @@ def test_a_healthy_session_passes_in_all() -> None:
         ("batch", {"batch": "exit=6 output=away job=8 state=FAILED"}, "fail", "its output is not there"),
         ("batch", {"batch": "exit=124 output=away job=8 state=PENDING reason=Priority"}, "skip", "Priority"),
         ("batch", {"batch": "exit=1 reason=sbatch:_error:_no"}, "fail", "ended with 1"),
-        ("batch", {"batch": None}, "unknown", "did not get so far"),
+        ("batch", {"batch": None}, "unknown", "ended before that"),
         ("allocation", {"allocation": "node=node1 exit=0"}, "fail", "salloc ended with 0"),
         ("allocation", {"allocation": "srun: fatal: No command given to execute. exit=1"}, "fail", "on no node"),
         ("allocation", {"allocation": f"{BUSY} exit=1"}, "skip", "other jobs"),

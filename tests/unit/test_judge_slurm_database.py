@@ -84,7 +84,7 @@ def test_files_that_changed_after_the_start_are_told_with_the_restart() -> None:
         ({"saved": "lab"}, Verdict.FAIL, "number 2345, and none in slurmctld's saved state"),
         ({"saved": ""}, Verdict.PASS, "number 2345"),
         ({"cluster": "other\ncode 0"}, Verdict.FAIL, "lab is not there"),
-        ({"number": "mariadb: not found\ncode 127"}, Verdict.UNKNOWN, "MariaDB did not tell its number"),
+        ({"number": "mariadb: not found\ncode 127"}, Verdict.UNKNOWN, "MariaDB did not say its number"),
     ],
 )
 def test_a_cluster_that_slurmctld_would_not_find_is_told(said: Any, verdict: Verdict, observed: str) -> None:

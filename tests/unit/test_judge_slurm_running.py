@@ -47,7 +47,7 @@ def configuration(facts: MachineFacts, *daemons: str, **other: Any) -> tuple[Ver
     [
         (True, Verdict.PASS, "known with their addresses"),
         (None, Verdict.PASS, "known with their addresses"),
-        (False, Verdict.FAIL, "slurmctld has an /etc/hosts of before"),
+        (False, Verdict.FAIL, "slurmctld has an outdated /etc/hosts"),
         ("False", Verdict.PASS, "known with their addresses"),
     ],
 )

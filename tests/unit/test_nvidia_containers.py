@@ -66,7 +66,7 @@ def test_a_machine_whose_containers_can_have_its_gpus_passes() -> None:
         ({"spec": "kind: vendor.com/net\n"}, "cdi", "is missing"),
         ({"spec": "[1, {"}, "cdi", "is missing"),
         ({"driver": "580.105.08\n"}, "cdi", "the driver changed from 580.95.05 to 580.105.08"),
-        ({"files": "nvidia0\nnvidiactl\n"}, "cdi", "hands out /dev/nvidia1, which are not there"),
+        ({"files": "nvidia0\nnvidiactl\n"}, "cdi", "it lists /dev/nvidia1, which do not exist"),
         ({"engine": '{"ServerVersion":"20.10.24","Runtimes":{"runc":{}}}'}, "engine", "daemon.json does not name"),
         ({"engine": DOCKER_20[:-1] + ',"DefaultRuntime":"nvidia"}'}, "engine", "at every systemctl daemon-reload"),
         ({"order": "basic.target containerd.service\n"}, "boot_order", "before the GPUs' device files exist"),

@@ -69,7 +69,7 @@ def test_what_is_each_machines_own_is_counted_and_told_when_asked_for() -> None:
     assert text(report).splitlines() == [
         "base  n0      base_system.names: own 0",
         "base  n1      base_system.names: own 1",
-        "base  n[2-8]  base_system.names: as many reasons as machines (--verbose tells each)",
+        "base  n[2-8]  base_system.names: another reason on each machine (--verbose shows them)",
     ]
     assert len(text(report, every=True).splitlines()) == 9
 

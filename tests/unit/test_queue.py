@@ -53,7 +53,7 @@ def test_what_a_change_ends_is_named_with_its_user_and_why(old: str, new: str, l
     check = queue(NOW, NOW.replace(old, new), JOBS, RESERVED)
 
     assert check.ok is not bool(lost)
-    assert check.observed == ("; ".join(lost) or "nothing is taken away")
+    assert check.observed == ("; ".join(lost) or "the change removes nothing")
 
 
 @pytest.mark.parametrize("answer", [None, "slurm_load_jobs error: Unable to contact slurm controller\n", "1|ada\n"])
@@ -68,7 +68,7 @@ def test_a_queue_that_cannot_be_read_is_never_empty(answer: str | None) -> None:
 
 
 def test_a_type_that_is_now_told_takes_nothing_away() -> None:
-    assert queue(NOW.replace("gpu:a100:4", "gpu:4"), NOW, JOBS, "").observed == "nothing is taken away"
+    assert queue(NOW.replace("gpu:a100:4", "gpu:4"), NOW, JOBS, "").observed == "the change removes nothing"
 
 
 def test_a_site_may_let_jobs_end_and_a_first_provision_has_none() -> None:

@@ -110,7 +110,7 @@ def test_a_run_that_is_cut_after_any_event_never_passes(rc: int | None, owed: fr
     [
         (signal.SIGINT, 130, "the run was stopped (SIGINT) before its end"),
         (signal.SIGTERM, 143, "the run was stopped (SIGTERM) before its end"),
-        (signal.SIGALRM, 143, "the run was stopped at its limit of time, before its end"),
+        (signal.SIGALRM, 143, "the run was stopped at its time limit"),
     ],
 )
 def test_a_run_that_was_stopped_never_passes_not_even_after_its_last_event(number: int, code: int, told: str) -> None:

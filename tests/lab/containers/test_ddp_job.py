@@ -60,7 +60,7 @@ def test_a_rank_that_dies_is_named_and_nothing_stays_behind(provisioned_lab: Lab
 
     assert checks["result"]["verdict"] == "fail"
     assert checks["result"]["host"] == ("node2" if 3 in own else "node1")
-    assert "died without a word" in checks["result"]["cause"]
+    assert "died without a message" in checks["result"]["cause"]
     assert checks["parameters"]["verdict"] == "unknown"
     # Slurm's Epilog clears up after the job has been reported as ended.
     labs.until(lambda: not list(remains(lab, job["id"])), lambda: "\n".join(remains(lab, job["id"])))
