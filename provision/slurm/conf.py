@@ -158,18 +158,22 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter("ProctrackType", "proctrack/cgroup", "no process escapes; the default depends on Slurm's build")
         yield Parameter("TaskPlugin", "task/cgroup,task/affinity", "a job gets its own cores, memory and GPUs only")
         yield from _own_directories(cluster)
-    yield Parameter("PrologFlags", "Contain", "a step that holds what is a job's own as long as the job lives")
+    yield Parameter(
+        "PrologFlags", "Contain", "a step that keeps the job's own directories and limits until the job ends"
+    )
     gather = "linux" if old else "cgroup"
     yield Parameter("JobAcctGatherType", f"jobacct_gather/{gather}", "what a job uses is measured, for sstat and sacct")
     if old:
         yield Parameter(
-            "JobAcctGatherFrequency", "task=5", "a step shorter than the time between two looks has used nothing"
+            "JobAcctGatherFrequency", "task=5", "steps shorter than the interval are recorded as having used nothing"
         )
     yield Parameter("PropagateResourceLimits", "NONE", "a job has the node's limits, not those where it was submitted")
-    yield Parameter("GroupUpdateTime", "60", "who joins or leaves a group does so in jobs within a minute, not ten")
-    yield Parameter("ReturnToService", "1", "a node returns when it answers again; one that was set DOWN stays so")
-    yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting for ever")
-    yield Parameter("ScronParameters", "enable", "users may have jobs repeated: scrontab; Slurm's default refuses it")
+    yield Parameter("GroupUpdateTime", "60", "jobs see changed group memberships after one minute, not ten")
+    yield Parameter("ReturnToService", "1", "a node returns when it answers again, unless someone has set it DOWN")
+    yield Parameter("EnforcePartLimits", "ALL", "a job that can never start is refused instead of waiting forever")
+    yield Parameter(
+        "ScronParameters", "enable", "users may run jobs periodically with scrontab; Slurm's default refuses it"
+    )
     yield Parameter("UnkillableStepTimeout", _unkillable(cluster), "a GPU driver may take minutes to let a process die")
     yield Parameter("BatchStartTimeout", "60", "a node's Prolog and its users' directory may take longer than 10 s")
     yield Parameter("ResumeTimeout", "1800", "scontrol reboot: a server with many GPUs takes long to start")
@@ -177,7 +181,9 @@ def _parameters(cluster: Cluster) -> Iterable[Parameter]:
     yield from _programs(cluster)
     yield from _accounting(cluster)
     if _since(cluster, "25.11"):
-        yield Parameter("CommunicationParameters", "disable_http", "the daemons would answer HTTP to whoever asks")
+        yield Parameter(
+            "CommunicationParameters", "disable_http", "otherwise the daemons answer HTTP requests from anyone"
+        )
 
 
 def _programs(cluster: Cluster) -> Iterable[Parameter]:
@@ -189,9 +195,7 @@ def _programs(cluster: Cluster) -> Iterable[Parameter]:
     yield Parameter("Epilog", "job_end", "ends what left the job's process tree, as Podman's helpers do")
     if _since(cluster, LINES["Prolog"]):
         yield Parameter("Prolog", "job_task", "for nodes to fetch it; it does nothing before a task begins")
-        yield Parameter(
-            "TaskProlog", f"{_FETCHED}/job_task", "tells of the job's own directory, and fills it: STAGE_IN"
-        )
+        yield Parameter("TaskProlog", f"{_FETCHED}/job_task", "sets JOB_SCRATCH, and copies STAGE_IN there")
 
 
 def _unkillable(cluster: Cluster) -> str:
@@ -215,7 +219,7 @@ def _accounting(cluster: Cluster) -> Iterable[Parameter]:
     """Yield what accounting needs; slurmctld ends where it is to count GPUs without a database."""
     if not cluster.database:
         return
-    yield Parameter("AccountingStorageType", "accounting_storage/slurmdbd", "what jobs use is kept")
+    yield Parameter("AccountingStorageType", "accounting_storage/slurmdbd", "records what jobs use")
     yield Parameter("AccountingStorageHost", cluster.database, "the host in the inventory's group slurm_database")
     if counted := counted_gres(cluster):
         yield Parameter("AccountingStorageTRES", ",".join(counted), "counted and limited beside cores and memory")
@@ -223,12 +227,14 @@ def _accounting(cluster: Cluster) -> Iterable[Parameter]:
         yield Parameter(
             "AccountingStorageEnforce",
             "associations,limits,qos,safe",
-            "slurm_accounts: who has no account cannot submit; a job starts if its account's minutes last for it",
+            "slurm_accounts: users without an account cannot submit; a job needs enough minutes left in its account",
         )
-        yield Parameter("PriorityType", "priority/multifactor", "slurm_accounts: who has used less comes first")
+        yield Parameter(
+            "PriorityType", "priority/multifactor", "slurm_accounts: users who have used less of their share come first"
+        )
         yield Parameter("PriorityWeightFairshare", "10000", "what an account has used against its share; default is 0")
         yield Parameter("PriorityWeightQOS", "10000", "the highest priority of a QOS weighs as much; the default is 0")
-        yield Parameter("PriorityWeightAge", "1000", "of two who are equal in that, who has waited longer")
+        yield Parameter("PriorityWeightAge", "1000", "between equals, the job that has waited longer")
 
 
 def counted_gres(cluster: Cluster) -> list[str]:
