@@ -149,6 +149,19 @@ def test_between_the_stages_of_a_run_nobody_is_let_in(tmp_path: Path) -> None:
     assert (report.finished, report.failed_hosts) == (True, set())
 
 
+def test_a_node_is_resumed_by_nobody_while_another_run_works_on_it_and_drained_at_any_time(office: Office) -> None:
+    held = {"user": "ada", "host": "laptop", "process": "other:1:2:3", "bound": 7200}
+    office.lease.write_text(json.dumps(held), encoding="utf-8")
+
+    refused = ended(clusterctl(office.bob, "node", "resume", "node1"))
+    drained = ended(clusterctl(office.bob, "node", "drain", "node1", "--reason", "fans"))
+    office.lease.write_text("", encoding="utf-8")
+    resumed = ended(clusterctl(office.bob, "node", "resume", "node1"))
+
+    assert (refused[0], "ada@laptop" in refused[1]) == (6, True), refused
+    assert (drained[0], resumed[0], office.holder()) == (0, 0, ""), (drained, resumed)
+
+
 def test_what_a_run_holds_that_was_stopped_failed_or_killed_keeps_nobody(office: Office) -> None:
     stopped = clusterctl(office.ada, "provision")
     until_held(stopped, office.ada)
