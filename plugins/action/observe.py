@@ -252,6 +252,8 @@ class ActionModule(ActionBase):
             for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
                 road.merge(options, option, value)
         before = time.time()
+        # Who changes the cluster is asked with all else, as a run that changes nothing asks nothing more.
+        options["lease"] = "slurm_controller" in variables["group_names"]
         options["patience"] = patience
         answer = self._execute_module(module_name="machine_facts", module_args=options, task_vars=variables)
         return answered(answer, options["gather"], before, time.time())

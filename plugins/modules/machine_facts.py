@@ -19,6 +19,7 @@ from ansible.module_utils import (
     image_recipe,
     image_store,
     job_image_sources,
+    lease_file,
     machine_commands,
     machine_engine,
     machine_firewall,
@@ -154,6 +155,10 @@ options:
     description: "Programs that are asked, by name: C(argv), C(stdin), C(seconds). What they print is reported."
     type: dict
     default: {}
+  lease:
+    description: Report who says that he changes the cluster, by its lease on this machine, the controller.
+    type: bool
+    default: false
   patience:
     description: How many times longer than usual a question may take.
     type: int
@@ -192,6 +197,7 @@ ARGUMENTS = {
     "proxy": {"type": "dict", "default": {}},
     "people": {"type": "dict", "default": {}},
     "commands": {"type": "dict", "default": {}},
+    "lease": {"type": "bool", "default": False},
     "patience": {"type": "int", "default": 1},
     "root": {"type": "path", "default": "/"},
 }
@@ -253,6 +259,8 @@ def collect(asked):
             machine[name] = look(asked[name])
     if "path" in hosts:
         machine["hosts"] = hosts_text.collect(root, {**hosts, "own_names": [*hosts["own_names"], socket.gethostname()]})
+    if asked["lease"]:
+        machine["lease"] = lease_file.look(root.rstrip("/") + lease_file.PATH)
     if asked["engine"] and "disks" in machine:
         machine["disks"].update(machine_system.disks(root, [machine["engine"]["images_at"]]))
     if asked["images"] and asked["image_store"]:

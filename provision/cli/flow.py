@@ -132,18 +132,11 @@ def play(
     ``strict``, for a command that judges: warnings, and skips that leave something unproven, are no pass.
 
     Raises:
-        ClusterctlError: the record cannot be written (2 or 3), or another run holds the lock (6).
+        ClusterctlError: the record cannot be written (2 or 3), or another run holds the lock or the lease (6).
     """
     targets = targets_of(opened.inventory, opened.hosts, request.user)
-    try:
-        running = ExitStack()
-        record = running.enter_context(session(command, opened, request, lock=lock, stages=playbooks))
-    except ClusterctlError as error:
-        if lock != "shared" or error.exit_code is not ExitCode.LOCKED:
-            raise
-        return _beside(command, opened, request, error)
     with (
-        running,
+        session(command, opened, request, lock=lock, stages=playbooks) as record,
         Progress(
             sys.stderr,
             machines=len(opened.hosts),
@@ -167,23 +160,43 @@ def play(
         if out:
             progress.say(f"access: {hostlist.fold(out)} left out")
         if in_scope := set(opened.hosts) - out:
-            runner.run(
-                playbooks,
-                inventory=opened.path,
-                record=record,
-                options=replace(
-                    _options(request, passwords, limit=in_scope if request.limit or out else None),
-                    time_factor=time_factor(opened.inventory),
-                    left_out=report.unreachable_hosts & {opened.cluster.controller},
-                ),
-                report=report,
-                targets=[target for target in targets if target.name not in out],
-                on_event=None if quiet and not sys.stderr.isatty() else progress,
+            options = replace(
+                _options(request, passwords, limit=in_scope if request.limit or out else None),
+                time_factor=time_factor(opened.inventory),
+                left_out=report.unreachable_hosts & {opened.cluster.controller},
             )
+            with _lease_released(report, record, opened, options):
+                runner.run(
+                    playbooks,
+                    inventory=opened.path,
+                    record=record,
+                    options=options,
+                    report=report,
+                    targets=[target for target in targets if target.name not in out],
+                    on_event=None if quiet and not sys.stderr.isatty() else progress,
+                )
+        if report.refused:
+            raise ClusterctlError(report.refused[0], fix=report.refused[1], exit_code=ExitCode.LOCKED)
         return judged.concluded(command, report, record, opened.simulated, opened.cluster.controller)
 
 
-def _beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> judged.Outcome:
+@contextmanager
+def _lease_released(report: RunReport, record: journal.Run, opened: Opened, options: runner.Options) -> Iterator[None]:
+    """Let others change the cluster also where a run ended before it came to its last play."""
+    try:
+        yield
+    finally:
+        if report.leased:
+            told = {**options.extra_vars, "clusterctl_releases": True}
+            runner.run(
+                ["release"],
+                inventory=opened.path,
+                record=record,
+                options=replace(options, limit={opened.cluster.controller}, extra_vars=told),
+            )
+
+
+def beside(command: str, opened: Opened, request: Request, refused: ClusterctlError) -> judged.Outcome:
     """Return the outcome of judging a cluster that another run is changing: unknown, and no machine was asked."""
     report = busy(refused.problem, fix=refused.fix)
     with session(command, opened, request, lock=None) as record:
@@ -209,12 +222,14 @@ def session(
             try:
                 stack.enter_context(cluster_lock(directory, record, lock))
             except ClusterctlError:
-                rmtree(record.directory, ignore_errors=True)
-                record.release()
+                _forget(record)
                 raise
         try:
             yield record
         except ClusterctlError as error:
+            if error.exit_code is ExitCode.LOCKED:
+                _forget(record)
+                raise
             record.finish("refused", exit_code=int(error.exit_code), problem=error.problem)
             raise
         except Exception as error:
@@ -226,6 +241,12 @@ def session(
         except BaseException:
             record.finish("interrupted")
             raise
+
+
+def _forget(record: journal.Run) -> None:
+    """Remove the record of a run that somebody else's kept from beginning: it is no last run, and no verdict."""
+    rmtree(record.directory, ignore_errors=True)
+    record.release()
 
 
 def _room(lock: Hold | None) -> str:

@@ -58,6 +58,8 @@ class PlainRun:
         be done is shown of a run in check mode.
         """
         self.report.rc = 4 if unreachable else 2 if failed else 0
+        if self.report.refused:
+            return ExitCode.LOCKED
         command = self._command()
         if command is None:
             if check_mode:

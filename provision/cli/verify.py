@@ -42,7 +42,14 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
 
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
-    outcome = flow.play("verify", ["verify"], request, opened=opened, passwords=passwords, lock="shared", strict=strict)
+    try:
+        outcome = flow.play(
+            "verify", ["verify"], request, opened=opened, passwords=passwords, lock="shared", strict=strict
+        )
+    except ClusterctlError as error:
+        if error.exit_code is not ExitCode.LOCKED:
+            raise
+        outcome = flow.beside("verify", opened, request, error)
     if junit is not None:
         seconds = sum(stage.seconds for stage in outcome.report.stages.values())
         try:

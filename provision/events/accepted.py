@@ -23,7 +23,10 @@ CHECKING = {
 }  # fmt: skip
 
 #: Actions whose data is taken, each with the key that it may give.
-REPORTING = {"cluster_report": "cluster_status", "ddp_judged": "cluster_training", "lab_state": "cluster_data"}
+REPORTING = {
+    "cluster_lease": "cluster_lease", "cluster_report": "cluster_status", "ddp_judged": "cluster_training",
+    "lab_state": "cluster_data",
+}  # fmt: skip
 
 #: Where ``lab_state`` runs; the same module run elsewhere would be somebody else's word.
 _HERE = "localhost"

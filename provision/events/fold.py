@@ -134,6 +134,22 @@ class RunReport:
         own = [(failure, hosts) for failure, hosts in self.failures.items() if failure.task.stage == "preflight"]
         return {host for failure, hosts in own if failure.checked for host in hosts}
 
+    @property
+    def leased(self) -> bool:
+        """True where the run has the cluster's lease."""
+        return self._lease.get("held") is True
+
+    @property
+    def refused(self) -> tuple[str, str] | None:
+        """Return who changes the cluster, and what to do, where that kept this run from changing anything."""
+        told = [self._lease.get(key) for key in ("refused", "fix")]
+        return None if not told[0] or self.changed_machines else (one_line(told[0]), one_line(told[1]))
+
+    @property
+    def _lease(self) -> Mapping[str, Any]:
+        found = self.data.get("cluster_lease")
+        return found if isinstance(found, Mapping) else {}
+
     def bad_checks(self) -> list[Check]:
         """Return the checks that stop a verdict of pass."""
         return [check for check in self.checks if not check.ok]

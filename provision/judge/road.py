@@ -198,6 +198,7 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
         silent.append("dockerd")
     return {
         **({"cluster_silent": silent} if silent else {}),
+        **({"cluster_lease": dict(facts["lease"])} if "lease" in facts else {}),
         **_distribution(facts.get("os")),
         "cluster_machine": {**machine_before, **machine},
         "cluster_shared": {**known, **shared},

@@ -194,6 +194,14 @@ class ProxyFacts(TypedDict):
 
 
 @with_config(STRICT)
+class LeaseFacts(TypedDict):
+    """The cluster's lease as the controller has it, and the seconds since it was written."""
+
+    text: Text
+    age: Seconds
+
+
+@with_config(STRICT)
 class MachineFacts(TypedDict, total=False):
     """One answer, each part where it was asked for. ``system`` is all but ``hardware``, ``gpu`` and ``rdma``."""
 
@@ -232,6 +240,7 @@ class MachineFacts(TypedDict, total=False):
     firewall: FirewallFacts
     proxy: ProxyFacts
     people: UserFacts
+    lease: LeaseFacts
 
 
 _MACHINE = TypeAdapter(MachineFacts)

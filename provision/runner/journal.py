@@ -30,6 +30,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from provision import content
 from provision.runner.journal_files import boot, computer, open_private, prepare, told, write_json, write_text
 
 __all__ = ["Run", "at", "begin", "entries", "prepare", "runs", "state_directory", "unfinished", "write_text"]
@@ -231,6 +232,15 @@ def at(directory: Path) -> Run | None:
         if isinstance(facts, dict):
             return Run(directory.resolve().name, directory, facts)
     return None
+
+
+def typed(run: Run) -> str:
+    """Return a run's command as somebody else may read it: without what its options say."""
+    options = run.facts.get("options")
+    stages = options.get("stages") if isinstance(options, Mapping) else None
+    command = str(run.facts.get("command"))
+    some = stages if command == "provision" and stages != list(content.stages()) else None
+    return " ".join(["clusterctl", command, *(some or ())])
 
 
 def unfinished(directory: Path) -> list[Run]:

@@ -21,6 +21,7 @@ STAGES: dict[str, tuple[int, int]] = {
     "verify": (2400, 20),  # jobs that may wait for minutes, the training job's own limit of ten among them
     "status": (180, 0),  # one question to the controller
     "node": (300, 0),  # the same, after a drain
+    "release": (60, 0),  # one call to the controller
 }
 
 #: For playbooks that are no stage: machines of a lab are made, and their disks built.
@@ -37,6 +38,11 @@ def seconds_for(stage: str, machines: int, factor: int = 1) -> int:
     """Return the limit of one stage; ``factor`` is ``cluster_time_factor``."""
     fixed, each = STAGES.get(stage, OTHER)
     return (fixed + each * machines) * max(1, min(factor, _HIGHEST_FACTOR))
+
+
+def longest(machines: int, factor: int = 1) -> int:
+    """Return the seconds that no stage on this many machines may exceed."""
+    return max(seconds_for(stage, machines, factor) for stage in STAGES)
 
 
 class Deadline:

@@ -149,9 +149,14 @@ def _runner(
     project.mkdir(mode=0o700)
     playbook = project / "run.yml"
     # What the machines are asked before the first of these stages serves all of them.
-    observed = {"__observed_roles": road.roles_of(path.stem for path in paths)}
-    given = {"vars": observed} if observed["__observed_roles"] else {}
-    _write(playbook, json.dumps([{"ansible.builtin.import_playbook": str(path), **given} for path in paths]))
+    observed = road.roles_of(path.stem for path in paths)
+    given = {"__observed_roles": observed} if observed else {}
+    # Only the last of them lets others change the cluster.
+    imports = [
+        {"ansible.builtin.import_playbook": str(path), "vars": {**given, "__goes_on": path != paths[-1]}}
+        for path in paths
+    ]
+    _write(playbook, json.dumps(imports))
     config = RunnerConfig(
         private_data_dir=str(record.directory),
         artifact_dir=str(record.directory),
@@ -184,7 +189,8 @@ def _runner(
 def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[str]:
     """Return ansible-playbook's options. Values that may be secret are offered through pipes, open while it runs."""
 
-    arguments = ["-e", f"clusterctl_run={record.id}"]
+    told = {"clusterctl_command": journal.typed(record), "clusterctl_time_factor": options.time_factor}
+    arguments = ["-e", f"clusterctl_run={record.id}", "-e", json.dumps(told)]
     if options.left_out:
         arguments += ["-e", json.dumps({"clusterctl_left_out": sorted(options.left_out)})]
     if limit := _limit(record, options):

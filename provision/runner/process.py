@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from provision.runner.journal_files import boot
+
 MARK = "CLUSTERCTL_RUN"
 
 #: Seconds that Ansible gets to end by itself after an interrupt; it needs 0.2 s when nothing is stuck.
@@ -59,6 +61,25 @@ def end_connections(run_id: str) -> None:
     for pid in marked(run_id):
         with suppress(OSError):
             os.kill(pid, signal.SIGTERM)
+
+
+def named(pid: int) -> str:
+    """Return what tells a process from all others: its kernel's start, its container, its number, its own start."""
+    fields = _stat(pid)
+    return f"{_place()}:{pid}:{fields[19]}" if fields else ""
+
+
+def gone(name: str) -> bool:
+    """Tell whether the process of this name was in this container, of this start of the kernel, and is no more."""
+    place, _, process = name.rpartition(":")[0].rpartition(":")
+    here = place == _place() and not place.startswith("unknown")
+    return here and process.isdigit() and (named(int(process)) != name or _zombie(int(process)))
+
+
+def _place() -> str:
+    with suppress(OSError):
+        return f"{boot()}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    return boot()
 
 
 class Stop:

@@ -180,6 +180,12 @@ def stages_in(root: Path, **stages: str) -> Path:
     return root
 
 
+def lease_kept_in(library: Path, place: Path) -> None:
+    """Have made-up controllers keep the cluster's lease in a file of a test, not in this computer's."""
+    module = (content.ROOT / "plugins/modules/cluster_lease.py").read_text(encoding="utf-8")
+    (library / "cluster_lease.py").write_text(module.replace("lease_file.PATH", repr(str(place))), encoding="utf-8")
+
+
 def site_defaults(root: Path) -> None:
     """Give a place of playbooks the defaults of the site's variables, which the package reads beside them."""
     place = root / "roles/cluster/defaults"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_runs import PYTHON, run
+from ansible_runs import PYTHON, lease_kept_in, run
 from test_observe import GOOD, LEFT_THERE, REPLAY, ROOT
 
 from provision import content
@@ -50,10 +50,11 @@ def stage(
     """Run a stage with these answers; return which of the roles, of which nothing but a note is left, ran where, and
     which task has failed where.
     """
-    for playbook in ("observe", "again", "prove", name):
+    for playbook in ("observe", "lease", "again", "prove", "release", name):
         shutil.copy(content.playbook(playbook), place)
     (place / "library").mkdir()
     (place / "library/machine_facts.py").write_text(REPLAY.format(place=str(place)), encoding="utf-8")
+    lease_kept_in(place / "library", place / "lease")
     for role, parts in roles.items():
         (tasks := place / "roles" / role / "tasks").mkdir(parents=True)
         for part in parts:

@@ -91,6 +91,21 @@ def test_a_role_of_a_stage_runs_where_a_check_of_its_own_fails(path: Path) -> No
         assert asked - {"controller", "others"} == set(named) or play["name"] in BY_THEIR_OWN, play["name"]
 
 
+@pytest.mark.parametrize("path", STAGES, ids=lambda path: path.stem)
+def test_a_stage_takes_the_lease_before_it_changes_anything_and_releases_it_last(path: Path) -> None:
+    imported = [play.get("ansible.builtin.import_playbook") for play in load(path)]
+
+    assert (imported[:2], imported[-1]) == (["observe.yml", "lease.yml"], "release.yml")
+    assert [imported.count(name) for name in ("lease.yml", "release.yml")] == [1, 1]
+
+
+def test_a_whole_run_has_the_lease_to_its_end() -> None:
+    stages = [play for play in load(content.playbook("site")) if content.playbook(
+        Path(play["ansible.builtin.import_playbook"]).stem) in STAGES]  # fmt: skip
+
+    assert [bool(play.get("vars", {}).get("__goes_on")) for play in stages] == [True] * 5 + [False]
+
+
 #: Plays of a stage whose machines an earlier play of it has chosen from those on which the role has something to do,
 #: and one for those of them alone on which another role has, too.
 BY_THEIR_OWN = {
@@ -176,7 +191,9 @@ def test_a_role_speaks_of_its_own_machine() -> None:
 
 def asked_for_others(entries: Any) -> list[str]:
     """Return the tasks, and plays, that whoever is first asks another machine in: if that fails, all machines do."""
-    return [str(one.get("name")) for one in tasks_in(entries) if "delegate_to" in one and one.get("run_once")]
+    # To cluster_lease silence is an answer, and a refusal is meant for all machines.
+    own = [one for one in tasks_in(entries) if "cluster_lease" not in one]
+    return [str(one.get("name")) for one in own if "delegate_to" in one and one.get("run_once")]
 
 
 @pytest.mark.parametrize("path", [*task_files(), *PLAYBOOKS], ids=lambda path: str(path.relative_to(content.ROOT)))
