@@ -10,8 +10,9 @@ answer, as ``ansible_facts.cluster_machine``.
 ``then`` says what a check means that does not pass:
 
 - ``act`` (the default): there is something to do. The machine joins the group ``pending_<role>`` of each such role,
-  except in check mode, where no role runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once
-  more with five times the limits; then it fails the machine: nothing is changed because one was slow.
+  and ``replaces_<role>`` where a container that is there makes room for another, except in check mode, where no role
+  runs; the checks travel as ``cluster_pending``. What is *unknown* is asked once more with five times the limits; then
+  it fails the machine: nothing is changed because one was slow.
   Where a role refuses (preflight), what it judges and what others judge before anything is changed is no such thing:
   what does not pass fails the machine, so that the others go on without it. One that only such roles are for is not
   asked.
@@ -188,11 +189,7 @@ class ActionModule(ActionBase):
         if self._task.check_mode:  # no role runs
             return []
         full = boolean(task_vars.get("cluster_full", False), strict=False)
-        return [
-            f"pending_{role}"
-            for role, checks in judged.items()
-            if not road.ROLES[role].refuses and (full or any(check.verdict is Verdict.FAIL for check in checks))
-        ]
+        return road.joins(judged, full=full)
 
     def _shared(self, roles, task_vars, patience):
         """Return what is told others: by this machine, or by that of the delegation, of which the data then speaks."""

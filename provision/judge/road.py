@@ -32,7 +32,8 @@ from provision.judge import (
     slurm_image,
     slurm_running,
 )
-from provision.model.checks import Check, Subject
+from provision.model.checks import Check, Subject, Verdict
+from provision.model.consequences import Kind
 from provision.model.facts import MachineFacts, OperatingSystem
 from provision.model.managed import Managed
 from provision.slurm.at_start import at_start
@@ -155,6 +156,23 @@ def before(
     needed = not _NEEDED.isdisjoint(groups)
     found = [check for checks in first.values() for check in checks]
     return [replace(check, whole=True) if needed and not check.ok else check for check in found], rest
+
+
+def joins(judged: Mapping[str, Sequence[Check]], *, full: bool) -> list[str]:
+    """Return the groups that a machine joins: of the roles that act there, and of those that replace a container."""
+    failing = {
+        role: [check for check in checks if check.verdict is Verdict.FAIL]
+        for role, checks in judged.items()
+        if not ROLES[role].refuses
+    }
+    replacing = [
+        role
+        for role, checks in failing.items()
+        if any(one.kind is Kind.REPLACE for check in checks for one in check.consequences)
+    ]
+    return [f"pending_{role}" for role, checks in failing.items() if full or checks] + [
+        f"replaces_{role}" for role in replacing
+    ]
 
 
 def roles_of(stages: Iterable[str]) -> list[str]:

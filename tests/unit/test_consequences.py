@@ -93,6 +93,19 @@ def test_a_container_is_made_anew_only_where_it_differs() -> None:
     assert containers.check(SLURM, [SLURMCTLD], answer()).consequences == ()
 
 
+def test_the_machines_are_known_on_which_a_role_replaces_a_container_that_is_there() -> None:
+    other = inspected("slurmd")
+    other["HostConfig"]["Memory"] = 2**30
+
+    def joined(*found: dict[str, Any], full: bool = False) -> list[str]:
+        return road.joins({"slurm_service": [containers.check(SLURM, [SLURMD], answer(*found))]}, full=full)
+
+    assert joined(other) == ["pending_slurm_service", "replaces_slurm_service"]
+    assert joined() == ["pending_slurm_service"]
+    assert joined(inspected("slurmd")) == []
+    assert joined(inspected("slurmd"), full=True) == ["pending_slurm_service"]
+
+
 def test_daemons_that_run_are_reconfigured_in_place() -> None:
     def told(*checked: Any, **other: Any) -> list[str]:
         return [f"{one.kind} {one.of}" for one in judged(*checked, **other)["configuration"].consequences]

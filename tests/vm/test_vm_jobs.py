@@ -3,72 +3,60 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import labs
 import pytest
 import vms
+import yaml
 from container_starts import LEFT, on_node, starts_leave_nothing
-
-#: A user whom the lab declares.
-USER = "ada"
-SURVIVOR = Path(__file__).with_name("survivor.sh").read_text(encoding="utf-8")
-
-
-def said(lab: vms.VmLab, command: str, text: str = "") -> str:
-    """Return what a command prints that the user runs after a login on the controller."""
-    return labs.run(lab.entering("head", command, user=USER), input=text, timeout=vms.LIMIT).stdout.strip()
-
-
-def counted(text: str) -> tuple[list[int], list[int]]:
-    """Return the numbers that the job wrote, one a second, and when it did, in seconds since 1970."""
-    rows = [line.split() for line in text.splitlines()]
-    return [int(number) for number, _ in rows], [int(second) for _, second in rows]
+from working import PARTITION, no_job_is_lost
 
 
 @pytest.mark.proves("job_survival")
 def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab, tmp_path: Path) -> None:
-    """Twice, and of slurmctld's: what it writes, its own /tmp, its containers, new steps and its end."""
-    lab = node_lab
-    before = lab.root("node1", "docker inspect --format '{{.Id}}' slurmd")
-    home = f"/home/{USER}"
+    """By the role, by another role, with slurmctld's, and by one of another image; nothing else that waits is lost."""
+    lab, variables = node_lab, node_lab.directory / "group_vars/all.yml"
+    given = variables.read_text(encoding="utf-8") if variables.exists() else "{}"
 
-    def left(name: str) -> str:
-        return lab.root("node1", f"cat {home}/survivor.{name} 2>/dev/null || true")
+    def declare(**more: Any) -> None:
+        variables.parent.mkdir(exist_ok=True)
+        declared = {**yaml.safe_load(given), "slurm_partitions": [PARTITION], **more}
+        variables.write_text(yaml.safe_dump(declared), encoding="utf-8")
+        labs.clusterctl("provision", lab.inventory, "slurm", timeout=vms.LIMIT)
+        labs.until(lambda: lab.node_is_well("node1"), lambda: lab.node("node1").told)
 
-    options = f"--parsable --nodelist=node1 --mem=2000 --time=60 --chdir={home}"
-    options += f" --output={home}/survivor.out --error={home}/survivor.err"
-    lab.root("node1", f"rm -f {home}/survivor.*")
-    job = said(lab, f"sbatch {options}", SURVIVOR)
-    labs.until(lambda: "begun" in left("loader"), lambda: left("loader") + left("out"))
+    def replaced() -> None:
+        before = lab.root("node1", "docker inspect --format '{{.Id}}' slurmd")
+        lab.root("node1", "docker rm --force slurmd")
+        # In order: what slurmctld has not saved, it forgets when it is killed.
+        lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
+        assert lab.root("node1", "pgrep -c slurmstepd") != "0"
+        declare()
+        assert lab.root("node1", "docker inspect --format '{{.Id}}' slurmd") != before
 
-    removed = int(lab.root("node1", "docker rm --force slurmd >/dev/null; date +%s"))
-    # In order: what slurmctld has not saved, it forgets when it is killed.
-    lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
-    assert lab.root("node1", "pgrep -c slurmstepd") != "0"
-    labs.clusterctl("provision", lab.inventory, "slurm", timeout=vms.LIMIT)
-    assert lab.root("node1", "docker inspect --format '{{.Id}}' slurmd") != before
-    # The new slurmd knows the job's /tmp by way of the job's own process. Once more, as another role has it made anew.
-    lab.root("node1", "docker rm --force slurmd")
-    done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
-    assert done.returncode == 0, done.stdout
-    labs.until(lambda: lab.node_is_well("node1"), lambda: lab.node("node1").told)
-    replaced = int(lab.root("node1", f"touch {home}/survivor.replaced; date +%s"))
+    def renewed() -> None:
+        # The new slurmd knows the job's /tmp by way of the job's own process. Once more, as another role does it.
+        lab.root("node1", "docker rm --force slurmd")
+        done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
+        assert done.returncode == 0, done.stdout
+        labs.until(lambda: lab.node_is_well("node1"), lambda: lab.node("node1").told)
 
-    asked = f"sacct --noheader --parsable2 --allocations --duplicates --jobs={job} --format=JobID,State,ExitCode"
-    labs.until(lambda: said(lab, asked) == f"{job}|FAILED|3:0", lambda: said(lab, asked) + left("step"))
-    for name in ("home", "tmp", "out"):
-        numbers, seconds = counted(left(name))
-        assert numbers == list(range(1, len(numbers) + 1)), name
-        assert seconds == sorted(seconds), name
-        print(f"{name}: at most {max(after - before for before, after in pairwise(seconds))} s between two numbers")
-        assert seconds[0] <= removed <= replaced <= seconds[-1], f"{name}: it was there all the time"
-    assert re.fullmatch(r"step 0 \d+ \d+", left("step")), "a new step has the job's own /tmp"
-    assert left("container") == "container"
-    assert re.fullmatch(r"begun\nwhole \d+\nloader 0", left("loader"))
-    lab.wait_free("node1")
-    assert lab.root("node1", "ls /var/lib/clusterctl/jobtmp/node1") == "", "its /tmp goes with it"
+    def image_replaced() -> None:
+        before = lab.root("node1", "docker inspect --format '{{.Image}}' slurmd")
+        declare(slurm_image_extra_packages=["tree"])
+        assert lab.root("node1", "docker inspect --format '{{.Image}}' slurmd") != before
+
+    try:
+        declare()
+        changes = {"slurmd and slurmctld replaced": replaced, "renewed": renewed, "image replaced": image_replaced}
+        no_job_is_lost(lab, "node1", changes)
+        lab.wait_free("node1")
+        assert lab.root("node1", "ls /var/lib/clusterctl/jobtmp/node1") == "", "each job's /tmp goes with it"
+    finally:
+        variables.write_text(given, encoding="utf-8")
+        labs.clusterctl("provision", lab.inventory, "slurm", timeout=vms.LIMIT)
 
 
 #: What a job is told when it opens a device file: no driver is behind a simulated GPU's number (ENXIO), and what
