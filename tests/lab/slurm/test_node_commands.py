@@ -12,7 +12,7 @@ import pytest
 #: Paths and commands that show on a machine that it is part of a cluster.
 OURS = """
 docker container inspect slurmd sackd --format '{{.Name}}' 2>/dev/null
-ls -d /etc/munge/munge.key /var/lib/clusterctl /etc/clusterctl /opt/clusterctl /etc/docker/certs.d/head:* /usr/local/bin/sinfo 2>/dev/null
+ls -d /etc/munge/munge.key /etc/clusterctl /etc/docker/certs.d/head:* /usr/local/bin/sinfo /var/*/clusterctl 2>/dev/null
 systemctl is-active munge clusterctl-mirror 2>/dev/null | grep -x active
 grep clusterctl /etc/hosts /proc/self/mounts
 find /etc /usr/local -name '*clusterctl*' -not -path '/etc/docker/*' -not -name '*gpus*'
