@@ -1,11 +1,11 @@
-"""Compute nodes of a running cluster: list, drain, resume, reboot, remove."""
+"""Compute nodes of a running cluster: list, drain, resume, reboot, replace, remove."""
 
 from __future__ import annotations
 
 import json as json_module
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace as copied
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from provision.errors import ClusterctlError, ExitCode
 if TYPE_CHECKING:
     from provision.cli.flow import Opened, Passwords
     from provision.cli.judged import Outcome
+    from provision.ssh.target import Target
 
 #: How the reason of each of our drains begins: plugins/modules/slurm_node.py undoes no others.
 OURS = "clusterctl: "
@@ -34,7 +35,7 @@ _WAIT = click.option(
 
 @click.group()
 def node() -> None:
-    """List compute nodes, drain, resume and reboot them, and remove them from the cluster.
+    """List compute nodes, drain, resume, reboot and replace them, and remove them from the cluster.
 
     \b
     Example:
@@ -102,14 +103,45 @@ def reboot(request: Request, nodes: str, reason: str, wait: int) -> int:
     opened = flow.open_cluster(request, passwords)
     _require_nodes(opened, names)
     done = _have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
-    limited = replace(request, limit=",".join(names))
+    limited = copied(request, limit=",".join(names))
     for playbooks in (["reboot"], stage_names()):
         if done.code is ExitCode.DONE:
-            done = _play(limited, replace(opened, hosts=tuple(names)), passwords, playbooks)
+            done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks)
     if done.code is ExitCode.DONE:
         done = _have(request, opened, passwords, "resumed", names, OURS)
     else:
         click.echo(f"{nodes} takes no jobs. Next: clusterctl node reboot {nodes}, or node resume {nodes}", err=True)
+    return _end(request, done)
+
+
+@node.command()
+@click.argument("name", metavar="NODE")
+@click.option(
+    "--fingerprint", default="", metavar="SHA256:...", help="The new machine's host key, instead of a question."
+)
+@ansible_options
+def replace(request: Request, name: str, fingerprint: str) -> int:
+    """Provision another machine under a node's name and address. Jobs that wait for this node keep waiting for it.
+
+    Trusts the new machine's host key after you have compared it. The machine takes jobs when it is as declared.
+
+    \b
+    Example:
+        clusterctl node replace node4
+    """
+    from provision.cli import flow
+
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    _require_nodes(opened, [name])
+    done = _have(request, opened, passwords, "drained", [name], f"{OURS}replace", ends=True)
+    if done.code is not ExitCode.DONE:
+        return _end(request, done)
+    trust_machine(flow.targets_of(opened.inventory, [name], request.user)[0], fingerprint)
+    limited = copied(request, limit=name)
+    done = _play(limited, copied(opened, hosts=(name,)), passwords, stage_names(), f"clusterctl node replace {name}")
+    if done.code is ExitCode.DONE:
+        done = _have(request, opened, passwords, "resumed", [name], OURS)
     return _end(request, done)
 
 
@@ -143,7 +175,7 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
             return _end(request, done)
     before, again = move(opened.path, there) if there else {}, f"clusterctl node remove {nodes}"
     try:
-        whole = replace(request, limit=None)
+        whole = copied(request, limit=None)
         opened = flow.open_cluster(whole, passwords)
         done = _play(whole, opened, passwords, WITHOUT, again)
     except ClusterctlError:
@@ -154,14 +186,45 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
     away = opened.cluster.controller in done.report.unreachable_hosts
     if away or done.code not in (ExitCode.DONE, ExitCode.MACHINE_UNREACHABLE):
         return _end(request, done)
-    limited = replace(request, limit=",".join(names))
-    wiped = _play(limited, replace(opened, hosts=tuple(names)), passwords, ["reset"])
+    limited = copied(request, limit=",".join(names))
+    wiped = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["reset"])
     if wiped.code is ExitCode.DONE:
         click.echo(f"{nodes} is out of the cluster; its line under [{REMOVED}] may be deleted", err=True)
         wiped.code = done.code
     else:
         click.echo(f"{nodes} is out of the cluster, but its machine keeps the munge key. Next: {again}", err=True)
     return _end(request, wiped)
+
+
+def trust_machine(target: Target, wanted: str) -> None:
+    """Have the machine's host key trusted, after a person has compared it, or by its fingerprint.
+
+    Raises:
+        ClusterctlError: it is another than expected, or nobody is there to compare it.
+    """
+    from provision.ssh import target as targets
+    from provision.ssh import trust
+
+    route = targets.settle(target)
+    lines = trust.presented(route)
+    if trust.trusted(lines, route):
+        return
+    found = trust.fingerprints(lines, route)
+    if wanted:
+        good = any(one.endswith(f" {wanted}") for one in found)
+    else:
+        click.echo("\n".join([f"{target.name} presents other host keys:", *(f"  {one}" for one in found)]), err=True)
+        question = "Compare with: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on its console. Are they equal?"
+        try:
+            good = click.confirm(question, err=True)
+        except click.Abort:  # nobody is there
+            good = False
+    if not good:
+        raise ClusterctlError(
+            f"the host key of {target.name} is not the one that was expected: {', '.join(found)}",
+            fix="find out which machine answers there, or name the right key: --fingerprint SHA256:...",
+        )
+    trust.trust(lines, route)
 
 
 def _names(nodes: str) -> list[str]:
@@ -258,14 +321,14 @@ def _waited(
     """Have the nodes in that state, and wait for their jobs; return the last outcome, and the jobs that are left."""
     from provision.cli import flow
 
-    opened = replace(opened, hosts=(opened.cluster.controller,))
+    opened = copied(opened, hosts=(opened.cluster.controller,))
     variables = {
         "slurm_service_node_names": list(names),
         "slurm_service_node_state": state,
         "slurm_service_node_reason": reason,
     }
     extra = (*request.extra_vars, json_module.dumps(variables))
-    request = replace(request, limit=opened.cluster.controller, extra_vars=extra)
+    request = copied(request, limit=opened.cluster.controller, extra_vars=extra)
     playbook = "node" if names else "status"
     end = time.monotonic() + wait
     while True:
