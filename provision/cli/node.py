@@ -192,7 +192,7 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
         click.echo(f"{nodes} is out of the cluster; its line under [{REMOVED}] may be deleted", err=True)
         wiped.code = done.code
     else:
-        click.echo(f"{nodes} is out of the cluster, but its machine keeps the munge key. Next: {again}", err=True)
+        click.echo(f"{nodes} is out of the cluster, but its machine is not reset yet. Next: {again}", err=True)
     return _end(request, wiped)
 
 

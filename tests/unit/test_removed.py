@@ -148,25 +148,25 @@ def test_a_dead_machine_is_named_with_what_is_left_to_do(tmp_path: Path, played:
     done = CliRunner().invoke(cli, ["node", "remove", "node2", "-i", str(path)])
 
     assert done.exit_code == ExitCode.MACHINE_UNREACHABLE
-    assert "its machine keeps the munge key. Next: clusterctl node remove node2" in done.output
+    assert "its machine is not reset yet. Next: clusterctl node remove node2" in done.output
 
 
 #: What a machine keeps, or a node has not.
 STAYS = re.compile(
     r"/etc/docker(/daemon\.json|/clusterctl-keys\.json|/certs\.d|$)"  # Docker, and what runs in it, stay
-    r"|/etc/(docker/registry|slurmdbd|slurm|mysql|exports\.d|nfs\.conf\.d)\b|/var/spool/slurmctld"  # the controller's
-    r"|docker-registry|docker\.service\.d$"
+    r"|docker\.service\.d$|/etc/(exports|nfs\.conf)\.d$"
     r"|nvidia|cuda|clusterctl-gpus"  # the driver and its tools stay
     r"|/etc/(security/limits\.d|systemd/system\.conf\.d|modules-load\.d|udev/rules\.d)$|/sys|/proc|/dev|/tmp|/var/tmp"
 )
 
 
 def test_what_roles_leave_on_a_machine_is_removed_or_stays_on_purpose() -> None:
-    said = yaml.safe_load((content.ROOT / "roles/reset/vars/main.yml").read_text())
-    gone = [*said["__reset_paths"], said["__reset_docker_drop_in"]]
+    said = yaml.safe_load((content.ROOT / "roles/machine_reset/vars/main.yml").read_text())
+    lists = ("__machine_reset_paths", "__machine_reset_paths_of_servers", "__machine_reset_data")
+    gone = [path for name in lists for path in said[name]] + [said["__machine_reset_docker_drop_in"]]
     left = set()
     for role in sorted((content.ROOT / "roles").glob("*/vars/main.yml")):
-        if role.parts[-3] in ("reset", "lab_machines"):
+        if role.parts[-3] in ("machine_reset", "lab_machines"):
             continue
         waiting = [yaml.safe_load(role.read_text())]
         while waiting:

@@ -12,9 +12,11 @@ import pytest
 #: Paths and commands that show on a machine that it is part of a cluster.
 OURS = """
 docker container inspect slurmd sackd --format '{{.Name}}' 2>/dev/null
-ls -d /etc/munge/munge.key /etc/clusterctl /etc/docker/certs.d/head:* /usr/local/bin/sinfo /var/*/clusterctl 2>/dev/null
+ls -d /etc/munge/munge.key /etc/clusterctl /etc/docker/certs.d/head:* /usr/local/bin/sinfo 2>/dev/null
+ls -A /var/lib/clusterctl /var/cache/clusterctl /var/spool/slurmd 2>/dev/null | grep -v :$
 systemctl is-active munge clusterctl-mirror 2>/dev/null | grep -x active
-grep clusterctl /etc/hosts /proc/self/mounts
+grep clusterctl /etc/hosts
+findmnt --noheadings --types nfs,nfs4
 find /etc /usr/local -name '*clusterctl*' -not -path '/etc/docker/*' -not -name '*gpus*'
 """
 
@@ -41,7 +43,7 @@ def lab(provisioned_lab: labs.Lab) -> Iterator[labs.Lab]:
     inventory = provisioned_lab.inventory.read_text()
     yield provisioned_lab
     slurm(provisioned_lab, "scancel", f"--user={labs.PROVES.partition(':')[0]}")
-    slurm(provisioned_lab, "scontrol", "delete", "ReservationName=mine")
+    provisioned_lab.root("head", "scontrol delete ReservationName=mine", check=False)
     provisioned_lab.inventory.write_text(inventory)
     assert labs.document(provisioned_lab.inventory, "provision")["exit_code"] == 0
     labs.until(provisioned_lab.nodes_are_well, "all nodes take jobs")
@@ -88,3 +90,19 @@ def test_a_rebooted_node_takes_jobs_when_it_is_as_declared(lab: labs.Lab) -> Non
     assert lab.root("node2", "cut -d' ' -f22 /proc/1/stat") != since
     labs.until(lambda: lab.node_is_well("node2"), lambda: str(lab.node("node2")))
     assert lab.state(beside) == "RUNNING"
+
+
+def test_another_machine_takes_a_nodes_place_and_the_jobs_that_wait_for_it(lab: labs.Lab) -> None:
+    # The same machine with new host keys and without what was ours: as if it were another.
+    waiting = submit(lab, "--nodelist=node2", "--hold")
+    lab.root("node2", "docker rm --force slurmd; systemctl stop munge; rm -r /etc/munge/munge.key /etc/docker/certs.d; "
+             "rm /etc/ssh/ssh_host_*_key*; ssh-keygen -A >/dev/null; systemctl restart ssh")  # fmt: skip
+    key = lab.root("node2", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+    words = ("node", "replace", "node2", "-i", lab.inventory, "--fingerprint")
+
+    refused = labs.clusterctl(*words, "SHA256:other", check=False)
+    done = labs.clusterctl(*words, key, check=False)
+
+    assert (refused.returncode, done.returncode) == (2, 0), refused.stderr + done.stdout + done.stderr
+    slurm(lab, "scontrol", "release", waiting)
+    labs.until(lambda: lab.state(waiting) == "RUNNING", lambda: lab.state(waiting))
