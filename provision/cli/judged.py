@@ -84,7 +84,7 @@ def concluded(command: str, report: RunReport, record: Run, simulated: Collectio
     record.write_report(outcome.document)
     if record.broken != report.unrecorded:
         outcome = _outcome(command, report, record, simulated, controller)
-    record.finish(_word(outcome.code), exit_code=int(outcome.code), to_sweep=report.unswept)
+    record.finish(_word(outcome.code), exit_code=int(outcome.code), to_sweep=[*report.unswept, *report.installing])
     if record.broken != report.unrecorded:
         outcome = _outcome(command, report, record, simulated, controller)
     return outcome

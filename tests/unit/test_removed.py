@@ -163,7 +163,10 @@ STAYS = re.compile(
 def test_what_roles_leave_on_a_machine_is_removed_or_stays_on_purpose() -> None:
     said = yaml.safe_load((content.ROOT / "roles/machine_reset/vars/main.yml").read_text())
     lists = ("__machine_reset_paths", "__machine_reset_paths_of_servers", "__machine_reset_data")
-    gone = [path for name in lists for path in said[name]] + [said["__machine_reset_docker_drop_in"], "/etc/munge/munge.key"]
+    gone = [path for name in lists for path in said[name]] + [
+        said["__machine_reset_docker_drop_in"],
+        "/etc/munge/munge.key",
+    ]
     left = set()
     for role in sorted((content.ROOT / "roles").glob("*/vars/main.yml")):
         if role.parts[-3] in ("machine_reset", "lab_machines"):

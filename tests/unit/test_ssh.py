@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -445,6 +447,27 @@ def test_sweeping_ends_every_process_of_the_run_and_no_other(sshd: Sshd, tmp_pat
         for process in (polite, stubborn, other):
             process.kill()
             process.wait()
+
+
+def test_sweeping_cuts_off_no_installation_of_packages(sshd: Sshd, tmp_path: Path) -> None:
+    run, dpkg = "20261121-installs", tmp_path / "dpkg"
+    shutil.copy("/bin/sleep", dpkg)
+    environment = {**os.environ, "CLUSTERCTL_RUN": run}
+    # A module that has apt install packages, and dpkg below it.
+    words = ["/bin/sh", "-c", f"{dpkg} 3600; true"]
+    module = subprocess.Popen(words, env=environment, start_new_session=True)
+    target = Target.from_hostvars("node1", sshd.hostvars())
+    try:
+        until(lambda: len(marked(run)) == 2)
+        assert reach.sweep([target], run, timeout=60) == {"node1": None}
+        assert module.poll() is None
+
+        subprocess.run(["pkill", "--full", str(dpkg)], check=True)
+        module.wait(timeout=HANGS)
+        assert reach.sweep([target], run, timeout=60) == {"node1": 0}
+    finally:
+        for process in marked(run):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_sweeping_reports_nothing_for_a_machine_that_cannot_be_asked(sshd: Sshd) -> None:
