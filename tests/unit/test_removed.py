@@ -140,6 +140,19 @@ def test_what_is_refused_leaves_the_inventory_and_the_machine(
     assert any("reset" in one[1] for one in played[1:]) == reset
 
 
+def test_a_node_that_a_partition_names_stays(tmp_path: Path, played: list[Any]) -> None:
+    path = tmp_path / "inventory.ini"
+    text = INVENTORY + "slurm_partitions=[{'PartitionName': 'gpu', 'Nodes': 'node2', 'Default': 'YES'}]\n"
+    path.write_text(text, encoding="utf-8")
+
+    done = CliRunner().invoke(cli, ["node", "remove", "node2", "-i", str(path)])
+
+    assert done.exit_code == ExitCode.BAD_REQUEST
+    assert "node2" in done.output
+    assert path.read_text() == text
+    assert played[1:] == []
+
+
 def test_a_dead_machine_is_named_with_what_is_left_to_do(tmp_path: Path, played: list[Any]) -> None:
     path = tmp_path / "inventory.ini"
     path.write_text(INVENTORY, encoding="utf-8")
