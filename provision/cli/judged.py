@@ -11,7 +11,7 @@ from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
-from provision.inventory.loader import Inventory, cluster_hosts
+from provision.inventory.loader import GROUPS, Inventory
 from provision.judge import causes, manifest
 from provision.model.cluster import Cluster
 from provision.report.documents import run_document
@@ -38,7 +38,8 @@ def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict:
         groups = {name: [host for host in members if host in hosts] for name, members in inventory.groups.items()}
         report.owed = manifest.owed(command, groups)
         report.checks += manifest.unverified(command, groups)
-        report.limited = tuple(hosts) if set(hosts) != set(cluster_hosts(inventory)) else ()
+        whole = {host for group in GROUPS for host in inventory.groups.get(group, ())}
+        report.limited = tuple(hosts) if set(hosts) != whole else ()
         report.strict = strict
     return report
 
