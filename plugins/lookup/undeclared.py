@@ -13,7 +13,7 @@ name: undeclared
 short_description: Compute nodes that the inventory does not describe in full
 description:
   - Names, in the inventory's order, of the hosts in C(slurm_compute) for which one of the values is undefined that a
-    discovery always records. It takes no terms, and asks no machine.
+    discovery always records, or that has C(node_mig) and not C(node_mig_devices). It takes no terms, asks no machine.
 options: {}
 """
 
@@ -27,4 +27,11 @@ class LookupModule(LookupBase):
         hostvars = variables.get("hostvars")
         if hostvars is None:
             return []
-        return [str(node) for node in nodes if any(hostvars[node].get(name) is None for name in ALWAYS)]
+        return [str(node) for node in nodes if undeclared(hostvars[node])]
+
+
+def undeclared(told):
+    """Tell whether a node lacks what a discovery records, or the places of MIG instances that are yet to be made."""
+    by_files = told.get("slurm_conf_gpu_detection") != "nvml"
+    places = told.get("node_mig") and by_files and not told.get("node_mig_devices")
+    return bool(places) or any(told.get(name) is None for name in ALWAYS)

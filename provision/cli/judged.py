@@ -11,7 +11,7 @@ from provision.errors import ExitCode
 from provision.events.exit import exit_code
 from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
-from provision.inventory.loader import Inventory
+from provision.inventory.loader import GROUPS, Inventory
 from provision.judge import causes, manifest
 from provision.model.cluster import Cluster, Hardware
 from provision.report.documents import run_document
@@ -38,7 +38,8 @@ def begun(command: str, inventory: Inventory, hosts: Collection[str], *, strict:
         groups = {name: [host for host in members if host in hosts] for name, members in inventory.groups.items()}
         report.owed = manifest.owed(command, groups)
         report.checks += manifest.unverified(command, groups)
-        report.limited = tuple(hosts) if set(hosts) != set(inventory.hostvars) else ()
+        whole = {host for group in GROUPS for host in inventory.groups.get(group, ())}
+        report.limited = tuple(hosts) if set(hosts) != whole else ()
         report.strict = strict
     return report
 
@@ -83,7 +84,7 @@ def concluded(command: str, report: RunReport, record: Run, simulated: Collectio
     record.write_report(outcome.document)
     if record.broken != report.unrecorded:
         outcome = _outcome(command, report, record, simulated, controller)
-    record.finish(_word(outcome.code), exit_code=int(outcome.code), to_sweep=report.unswept)
+    record.finish(_word(outcome.code), exit_code=int(outcome.code), to_sweep=[*report.unswept, *report.installing])
     if record.broken != report.unrecorded:
         outcome = _outcome(command, report, record, simulated, controller)
     return outcome

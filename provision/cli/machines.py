@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -89,6 +90,47 @@ def provision(request: Request, words: tuple[str, ...]) -> int:
     """
     inventory, stages = inventory_and_stages(words)
     return _run("provision", stages, replace(request, inventory=inventory), lock=None if request.check else "alone")
+
+
+@click.command()
+@inventory_argument
+@click.option("--yes", "confirmed", default="", metavar="CLUSTER", help="The cluster's name, instead of a question.")
+@ansible_options
+def reset(request: Request, confirmed: str) -> int:
+    """Take Slurm, keys, shared mounts and certificates of the cluster off all its machines. All jobs end.
+
+    Packages, drivers, Docker, accounts, exported directories and the accounting database stay.
+
+    \b
+    Example:
+        clusterctl reset inventory.ini
+    """
+    from provision.cli import flow
+    from provision.report.summary import Printer, show_run
+
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    name = opened.cluster.name
+    if request.limit:
+        raise ClusterctlError("reset is for the whole cluster", fix="for some nodes: clusterctl node remove NODES")
+    if not confirmed:
+        try:
+            question = (
+                f"All jobs end, and Slurm forgets them. Type the cluster's name to reset {len(opened.hosts)} machines"
+            )
+            confirmed = click.prompt(question, err=True)
+        except click.Abort:  # nobody is there
+            confirmed = ""
+    if confirmed != name:
+        raise ClusterctlError(f"the cluster's name is {name}, not '{confirmed}'", fix=f"to reset it: --yes {name}")
+    request = replace(request, extra_vars=(*request.extra_vars, json.dumps({"machine_reset_cluster": name})))
+    outcome = flow.play("reset", ["reset"], request, opened=opened, passwords=passwords, lock="alone")
+    if request.json:
+        flow.print_json(outcome.document)
+    else:
+        log = str(outcome.run.directory)
+        show_run(Printer(), "reset", outcome.report, simulated=opened.simulated, log=log)
+    return int(outcome.code)
 
 
 def inventory_and_stages(words: Sequence[str]) -> tuple[Path | None, list[str]]:

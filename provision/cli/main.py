@@ -19,7 +19,7 @@ from provision.cli.complete import completion
 from provision.cli.inventory import check, render
 from provision.cli.lab import lab
 from provision.cli.lint_job import lint_job
-from provision.cli.machines import discover, plan, preflight
+from provision.cli.machines import discover, plan, preflight, reset
 from provision.cli.machines import provision as provision_command
 from provision.cli.node import node
 from provision.cli.report import report
@@ -99,6 +99,7 @@ _COMMANDS = (
     report,
     status,
     node,
+    reset,
     lint_job,
     lab,
     completion,

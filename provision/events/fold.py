@@ -46,7 +46,8 @@ class RunReport:
 
     ``plays`` is the order of the run as (stage, play name), so that a play's start tells the stage; without it
     everything is one stage with an empty name. The runner sets ``began``, ``rc``, and after a stop ``stopped_by`` (the
-    signal's number), ``swept`` (processes ended, by machine) and ``unswept`` (machines that could not be asked).
+    signal's number), ``swept`` (processes ended, by machine), ``installing`` (machines that install packages, where
+    nothing was ended) and ``unswept`` (machines that could not be asked).
 
     ``pending`` are the checks that failed before anything was done: what the run is to change, or in check mode
     (``check_mode``) would.
@@ -74,6 +75,7 @@ class RunReport:
     rc: int | None = None
     stopped_by: int | None = None
     swept: dict[str, int] = field(default_factory=dict)
+    installing: list[str] = field(default_factory=list)
     unswept: list[str] = field(default_factory=list)
     began: bool = False
     finished: bool = False

@@ -40,6 +40,7 @@ from provision.inventory.declared_storage import mounts_from, unmounted_from
 from provision.inventory.declared_users import people_from
 from provision.inventory.loader import GROUPS
 from provision.inventory.plain import refuse_templates
+from provision.inventory.removed import require_apart
 from provision.model.cluster import Cluster, Node
 from provision.slurm.gres import require_gpus
 
@@ -78,6 +79,7 @@ def cluster_from(groups: Hosts, hostvars: Variables) -> Cluster:
     Raises:
         ClusterctlError: what is declared contradicts itself, or cannot stand in Slurm's files.
     """
+    require_apart(groups)
     controller = _controller(groups)
     compute = tuple(dict.fromkeys(groups.get("slurm_compute", ())))
     if not compute:

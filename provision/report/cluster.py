@@ -15,6 +15,7 @@ RUNS = {
     "slurm_compute": "slurmd",
     "nfs_server": "the NFS server",
     "monitoring": "monitoring",
+    "slurm_removed": "nothing: removed from the cluster",
 }
 _SHOWN = ("Default", "MaxTime", "MaxNodes", "AllowAccounts", "AllowGroups", "AllowQos", "QOS")
 

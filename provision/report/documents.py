@@ -86,6 +86,7 @@ def run_document(
     if report.stopped_by is not None:
         document["stopped_by"] = report.stopped_by
         document["swept"] = report.swept
+        document["installing"] = report.installing
         document["unswept"] = report.unswept
     for key, name in (("declared", "cluster"), ("cluster_training", "training")):
         if command == "verify" and key in report.data:

@@ -138,6 +138,10 @@ def _ends(printer: Printer, report: RunReport, *, judging: bool) -> None:
 
 def _stopped(printer: Printer, report: RunReport) -> None:
     ended = f"Stopped. {sum(report.swept.values())} processes on the machines were ended."
+    if report.installing:
+        ended += (
+            f" Left to finish, because they install packages: {fold(report.installing)}. The next run waits for them."
+        )
     if report.unswept:
         ended += f" Not asked, because they did not answer: {fold(report.unswept)}"
     printer.line(ended, style="bold yellow")

@@ -117,13 +117,18 @@ def run(
         if stop.signal is not None:
             report.stopped_by = stop.signal
             kill_marked(record.id)
-            report.swept = sweep(targets, record.id, become_password=options.become_password)
-            report.unswept = sorted({target.name for target in targets if target.sweepable} - report.swept.keys())
+            swept = sweep(targets, record.id, become_password=options.become_password)
+            report.swept = {name: count for name, count in swept.items() if count is not None}
+            report.installing = sorted(swept.keys() - report.swept.keys())
+            report.unswept = sorted({target.name for target in targets if target.sweepable} - swept.keys())
     return report
 
 
-def sweep(targets: Sequence[Any], run_id: str, *, become_password: str | None = None) -> dict[str, int]:
-    """Kill the run's processes on the machines; return how many on each. A machine that is gone keeps its own."""
+def sweep(targets: Sequence[Any], run_id: str, *, become_password: str | None = None) -> dict[str, int | None]:
+    """Kill the run's processes on the machines; return how many on each, None where packages are being installed.
+
+    A machine that is gone keeps its own.
+    """
     if not targets:
         return {}
     from provision.ssh import reach  # paramiko costs 0.2 s; only a stop needs it

@@ -31,16 +31,19 @@ def recover(directory: Path, targets: Sequence[Any], *, become_password: str | N
         )
         asked = [target for target in targets if (wanted is None or target.name in wanted) and target.sweepable]
         swept = playbooks.sweep(asked, dead.id, become_password=become_password)
+        installing = sorted(name for name, count in swept.items() if count is None)
         left = sorted({target.name for target in asked} - swept.keys())
         playbooks.tidy(dead)
-        dead.note(to_sweep=left)
-        if not left and not dead.ended:
+        dead.note(to_sweep=[*left, *installing])
+        if not left and not installing and not dead.ended:
             dead.finish("killed")
-        ended += sum(swept.values())
+        ended += sum(count or 0 for count in swept.values())
         words = (
             f"{ended} of its processes were still running and have been ended" if ended else "nothing of it was left"
         )
         if left:
             words += f" elsewhere, but {hostlist.fold(left)} did not answer and will be asked by the next provision"
+        if installing:
+            words += f"; on {hostlist.fold(installing)} it still installs packages, which this run waits for"
         told.append(f"run {dead.id} ({dead.facts.get('command')}, {dead.facts.get('started')}) {why}; {words}")
     return told

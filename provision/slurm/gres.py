@@ -186,7 +186,7 @@ def _mig_lines(nodes: str, hardware: Hardware) -> Iterable[dict[str, str]]:
     if not hardware.mig_devices:
         raise ClusterctlError(
             f"{nodes}: node_mig is declared and node_mig_devices is not, so gres.conf cannot name the instances' files",
-            fix="run 'clusterctl provision gpu', which makes the instances and prints node_mig_devices for the "
+            fix="run 'clusterctl provision', which makes the instances and records node_mig_devices beside the "
             "inventory; or, with a Slurm that has NVIDIA's library built in, set slurm_conf_gpu_detection=nvml",
         )
     instances = mig.devices(hardware.mig_devices)

@@ -82,8 +82,10 @@ def _broken(target: Target, error: Exception) -> Check:
 
 def sweep(
     targets: Iterable[Target], run_id: str, timeout: float = 5, *, become_password: str | None = None
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """End every process of run ``run_id`` on the targets; return how many were ended, per machine.
+
+    None is a machine that the run has install packages: nothing was ended there.
 
     A process belongs to the run when its environment holds ``CLUSTERCTL_RUN=<run_id>``. Machines that could not be
     asked, or where something survived, are left out of the result: whoever needs certainty looks for missing names.
@@ -93,9 +95,10 @@ def sweep(
     """
     sweep_script("", run_id)
 
-    def one(target: Target) -> int | None:
+    def one(target: Target) -> tuple[int | None, bool]:
+        """Return how many were ended, and whether the machine has answered."""
         if target.skip:
-            return None
+            return None, False
         word, secret = mark(), target.become_password or become_password
         script = sweep_script(word, run_id)
         try:
@@ -110,13 +113,15 @@ def sweep(
                     command = root_command(target, script, password=True)
                     told = answers(connection.run(command, secret=secret, timeout=left.left()), word)
         except Exception:
-            return None
+            return None, False
         killed = told.get("killed", "")
-        return int(killed) if told.get("left") == "0" and _COUNT.fullmatch(killed) else None
+        if "installing" in told:
+            return None, True
+        return (int(killed), True) if told.get("left") == "0" and _COUNT.fullmatch(killed) else (None, False)
 
     wanted = list(targets)
     ended = zip(wanted, _in_parallel(one, wanted, workers=64), strict=True)
-    return {target.name: count for target, count in ended if count is not None}
+    return {target.name: count for target, (count, answered) in ended if answered}
 
 
 def _probe(target: Target, *, become_password: str | None, timeout: float) -> tuple[Check, bool]:

@@ -176,6 +176,7 @@ def sweep_script(mark: str, run_id: str) -> str:
     """Return a script that ends every process carrying ``CLUSTERCTL_RUN=<run_id>`` and reports how many.
 
     TERM first, KILL for what is left after 2 s, again while new ones appear: a shell being killed may have just forked.
+    Where one of them installs packages or builds a kernel module, none is ended: a machine cut off there may not boot.
 
     Raises:
         ValueError: the run identifier has characters that do not belong into one.
@@ -183,8 +184,12 @@ def sweep_script(mark: str, run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
         raise ValueError(f"not a run identifier: {run_id!r}")
     find = f"grep -lzx CLUSTERCTL_RUN={run_id} /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | tr '\\n' ' '"
+    uncut = "dpkg|dkms|update-initramf"  # as /proc/PID/comm has them, 15 characters
     return (
-        f"f() {{ {find}; }}; all=$(f); kill -TERM $all 2>/dev/null; i=0; p=$(f); "
+        f"f() {{ {find}; }}; all=$(f); n=0; "
+        f"for p in $all; do case $(cat /proc/$p/comm 2>/dev/null) in {uncut}) n=$((n+1)) ;; esac; done; "
+        f'if [ $n -gt 0 ]; then echo "{mark} installing $n"; exit; fi; '
+        "kill -TERM $all 2>/dev/null; i=0; p=$(f); "
         'while [ -n "$p" ] && [ $i -lt 10 ]; do sleep 0.2; i=$((i+1)); p=$(f); done; i=0; '
         'while [ -n "$p" ] && [ $i -lt 5 ]; do all="$all $p"; kill -KILL $p 2>/dev/null; sleep 0.1; '
         "i=$((i+1)); p=$(f); done; "

@@ -216,6 +216,11 @@ def documents() -> str:
         means = {"lint-job": [[str(script)]], "lab": [["golden"]], "render": [[whole, "-o", folder]]}
         means["node drain"] = [["node1", "--reason", "fans", "-i", str(site)]]
         means["node resume"] = [["node1", "-i", str(site)]]
+        means["node reboot"] = [["node1", "-i", str(site)]]
+        means["node replace"] = [["node1", "-i", str(site)]]
+        other = shutil.copy(site, Path(folder, "other.ini"))
+        means["node remove"] = [["node1", "-i", str(other)]]
+        means["reset"] = [[str(site), "--yes", "lab"]]
         means["check"] = [[whole], [str(site)], ["nowhere.ini"]]
         for words, command in _commands():
             asked = (

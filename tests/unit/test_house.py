@@ -286,7 +286,7 @@ _SITES_WORD = re.compile(r"(?<![\w./<-])(?:node|slurm|cluster)_[a-z]\w*\b(?![(./
 #: Words of that kind that are none of the inventory's: what a script prints, what a kernel's file is called, and what
 #: actions and roles of ours hand on.
 _NO_VARIABLES = {
-    *("node_log", "node_type"),
+    *("node_log", "node_type", "slurm_removed"),
     *("cluster_checks", "cluster_check_collect", "cluster_status", "cluster_data"),
     *("cluster_pending", "cluster_passed", "cluster_shared", "cluster_asked_for", "cluster_rdma"),
 }

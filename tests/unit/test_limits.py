@@ -44,6 +44,7 @@ NOT_BY_SPEED = {
     "preflight_clock_fail_seconds": "a difference between clocks",
     "lab_machines_start_timeout": "it knows which machines are emulated",
     "nvidia_driver_drain_timeout": "users' jobs end when they end",
+    "nvidia_mig_drain_timeout": "the same",
     "rdma_userspace_bandwidth_seconds": "a measurement's length, not a wait",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -18,10 +20,13 @@ from waiting import PATIENCE as HANGS
 from waiting import until
 from worker import free_port
 
+from provision.cli import node
+from provision.errors import ClusterctlError
 from provision.model.checks import PATIENCE, Check, Verdict
 from provision.runner.process import marked
-from provision.ssh import connect, reach
+from provision.ssh import connect, reach, trust
 from provision.ssh.reach import Target
+from provision.ssh.target import settle
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +137,29 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint_before_the_user_is_
     assert "ssh-keyscan" in check.fix
     assert server.user not in log.replace(str(tmp_path), "")
     assert server.known_hosts.read_text() == ""
+
+
+def test_another_machines_key_takes_the_place_of_the_old_one_after_it_was_compared(tmp_path: Path) -> None:
+    other = make_key(tmp_path / "other")
+    with running(tmp_path) as server:
+        held = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+        beside = f"another-machine {held}\n"
+        server.known_hosts.write_text(f"{beside}[{ADDRESS}]:{server.port} {held}\n")
+        target = Target.from_hostvars("node1", server.hostvars())
+        route = settle(target)
+        lines = trust.presented(route)
+
+        assert not trust.trusted(lines, route)
+        assert trust.fingerprints(lines, route) == [f"ssh-ed25519 {_fingerprint(tmp_path / 'host_key.pub')}"]
+        with pytest.raises(ClusterctlError, match="not the one that was expected"):
+            node.trust_machine(target, "SHA256:other")
+        assert probe_one(server.hostvars()).id == "access.host_key"
+
+        node.trust_machine(target, _fingerprint(tmp_path / "host_key.pub"))
+
+        assert probe_one(server.hostvars()).id == "access.ready"
+        assert server.known_hosts.read_text().startswith(beside)
+        assert held not in server.known_hosts.read_text().replace(beside, "")
 
 
 def test_a_changed_host_key_is_refused_with_both_fingerprints_before_any_credential_is_sent(
@@ -431,6 +459,27 @@ def test_sweeping_ends_every_process_of_the_run_and_no_other(sshd: Sshd, tmp_pat
         for process in (polite, stubborn, other):
             process.kill()
             process.wait()
+
+
+def test_sweeping_cuts_off_no_installation_of_packages(sshd: Sshd, tmp_path: Path) -> None:
+    run, dpkg = "20261121-installs", tmp_path / "dpkg"
+    shutil.copy("/bin/sleep", dpkg)
+    environment = {**os.environ, "CLUSTERCTL_RUN": run}
+    # A module that has apt install packages, and dpkg below it.
+    words = ["/bin/sh", "-c", f"{dpkg} 3600; true"]
+    module = subprocess.Popen(words, env=environment, start_new_session=True)
+    target = Target.from_hostvars("node1", sshd.hostvars())
+    try:
+        until(lambda: len(marked(run)) == 2)
+        assert reach.sweep([target], run, timeout=60) == {"node1": None}
+        assert module.poll() is None
+
+        subprocess.run(["pkill", "--full", str(dpkg)], check=True)
+        module.wait(timeout=HANGS)
+        assert reach.sweep([target], run, timeout=60) == {"node1": 0}
+    finally:
+        for process in marked(run):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_sweeping_reports_nothing_for_a_machine_that_cannot_be_asked(sshd: Sshd) -> None:
