@@ -11,13 +11,13 @@ import pytest
 
 #: Paths and commands that show on a machine that it is part of a cluster.
 OURS = """
-docker container inspect slurmd sackd --format '{{.Name}}' 2>/dev/null
+docker ps --all --format '{{.Names}}' | grep -E 'slurmd|sackd'
 ls -d /etc/munge/munge.key /etc/clusterctl /etc/docker/certs.d/head:* /usr/local/bin/sinfo 2>/dev/null
 ls -A /var/lib/clusterctl /var/cache/clusterctl /var/spool/slurmd 2>/dev/null | grep -v :$
 systemctl is-active munge clusterctl-mirror 2>/dev/null | grep -x active
 grep clusterctl /etc/hosts
 findmnt --noheadings --types nfs,nfs4
-find /etc /usr/local -name '*clusterctl*' -not -path '/etc/docker/*' -not -name '*gpus*'
+find /etc /usr/local -name '*clusterctl*' -not -path '/etc/docker/*' -not -name '*gpus*' -not -name 'clusterctl-lab*'
 """
 
 
