@@ -50,6 +50,9 @@ class Site:
         self.provision()
         labs.until(self.lab.nodes_are_well)
 
+    def removes_another_node(self) -> None:
+        labs.clusterctl("node", "remove", "node2", "-i", self.lab.inventory)
+
     def is_as_given(self) -> None:
         self.lab.inventory.write_text(self.whole, encoding="utf-8")
         self.variables.write_text(self.given, encoding="utf-8")
@@ -73,6 +76,7 @@ def test_no_job_is_lost_by_a_change_of_the_cluster(site: Site) -> None:
         "slurmctld replaced": site.replaces_slurmctld,
         "database restarted": site.restarts_its_database,
         "node added": site.adds_a_node,
+        "another node removed": site.removes_another_node,
     }
 
     no_job_is_lost(site.lab, "node1", changes)
