@@ -183,8 +183,9 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
         raise
     if done.code is ExitCode.PREFLIGHT_REFUSED:
         write(before)
-    away = opened.cluster.controller in done.report.unreachable_hosts
-    if away or done.code not in (ExitCode.DONE, ExitCode.MACHINE_UNREACHABLE):
+    controller, lost = opened.cluster.controller, done.report.failed_hosts | done.report.unreachable_hosts
+    # Another machine that failed keeps no node in the cluster.
+    if controller in lost or done.code not in (ExitCode.DONE, ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE):
         return _end(request, done)
     limited = copied(request, limit=",".join(names))
     wiped = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["reset"])

@@ -80,7 +80,8 @@ def write(texts: Mapping[Path, str]) -> None:
     Raises:
         ClusterctlError: one cannot be written.
     """
-    for file, text in texts.items():
+    for name, text in texts.items():
+        file = name.resolve()
         new = file.with_name(f".{file.name}.clusterctl")
         try:
             new.write_text(text, encoding="utf-8")

@@ -123,8 +123,8 @@ def test_a_removal_changes_the_other_machines_first_and_then_the_nodes_own(tmp_p
 
 @pytest.mark.parametrize(
     ("code", "kept", "reset"),
-    [(ExitCode.PREFLIGHT_REFUSED, True, False), (ExitCode.MACHINE_FAILED, False, False),
-     (ExitCode.MACHINE_UNREACHABLE, False, True)],
+    [(ExitCode.PREFLIGHT_REFUSED, True, False), (ExitCode.INTERRUPTED, False, False),
+     (ExitCode.MACHINE_FAILED, False, True), (ExitCode.MACHINE_UNREACHABLE, False, True)],
 )  # fmt: skip
 def test_what_is_refused_leaves_the_inventory_and_the_machine(
     tmp_path: Path, played: list[Any], code: ExitCode, kept: bool, reset: bool
