@@ -51,7 +51,8 @@ class Site:
         labs.until(self.lab.nodes_are_well)
 
     def removes_another_node(self) -> None:
-        labs.clusterctl("node", "remove", "node2", "-i", self.lab.inventory)
+        # Jobs that were submitted meanwhile may run there.
+        labs.clusterctl("node", "remove", "node2", "--drain", "-i", self.lab.inventory)
 
     def is_as_given(self) -> None:
         self.lab.inventory.write_text(self.whole, encoding="utf-8")
