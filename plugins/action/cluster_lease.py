@@ -130,7 +130,7 @@ def _told(there, held):
 
 
 def _me(variables):
-    """Return this run as the holder of a lease. Its process is Ansible's own, whose worker this is."""
+    """Return this run as the holder of a lease. Its process is clusterctl's, or Ansible's own."""
     groups = variables.get("groups") or {}
     now = int(time.time())
     factor = str(variables.get("clusterctl_time_factor") or variables.get("cluster_time_factor", 1))
@@ -142,7 +142,8 @@ def _me(variables):
         host=socket.gethostname(),
         directory=str(variables.get("inventory_dir") or Path.cwd()),
         command=str(variables.get("clusterctl_command") or f"ansible-playbook {given}"),
-        process=process.named(os.getppid()),
+        # clusterctl's own, where it runs this: what is left of one that was killed keeps nobody.
+        process=str(variables.get("clusterctl_process") or process.named(os.getppid())),
         since=now,
         renewed=now,
         # No stage may take longer: clusterctl ends it.

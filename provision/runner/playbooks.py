@@ -27,7 +27,7 @@ from provision.events.fold import RunReport
 from provision.judge import road
 from provision.runner import journal
 from provision.runner.limits import Deadline
-from provision.runner.process import MARK, Stop, end_connections, kill_marked
+from provision.runner.process import MARK, Stop, end_connections, kill_marked, named
 from provision.runner.record import recorded
 from provision.runner.secret import offered
 
@@ -194,7 +194,11 @@ def _runner(
 def _arguments(record: journal.Run, options: Options, stack: ExitStack) -> list[str]:
     """Return ansible-playbook's options. Values that may be secret are offered through pipes, open while it runs."""
 
-    told = {"clusterctl_command": journal.typed(record), "clusterctl_time_factor": options.time_factor}
+    told = {
+        "clusterctl_command": journal.typed(record),
+        "clusterctl_process": named(os.getpid()),
+        "clusterctl_time_factor": options.time_factor,
+    }
     arguments = ["-e", f"clusterctl_run={record.id}", "-e", json.dumps(told)]
     if options.left_out:
         arguments += ["-e", json.dumps({"clusterctl_left_out": sorted(options.left_out)})]

@@ -106,7 +106,7 @@ def test_a_role_of_stage_gpu_runs_where_its_own_check_fails_and_what_rests_on_th
 ) -> None:
     roles = {
         "nvidia_driver": ("sort", "begin", "main", "through", "return"),
-        "nvidia_mig": ("main",),
+        "nvidia_mig": ("main", "return"),
         "cuda_toolkit": ("main",),
         "nvidia_containers": ("main",),
     }
