@@ -89,9 +89,10 @@ def test_machines_without_gpus_cost_one_task_and_say_nothing(tmp_path: Path) -> 
     assert "TASK [nvidia_driver" not in done.stdout
     for counts in recap(done).values():
         assert counts["changed"] == 0
-    # One of the three, whichever comes first, has read what roles leave behind, worked out what all share, and seen
-    # that nobody else changes the cluster.
-    assert sum(sum(counts.values()) for name, counts in recap(done).items() if name != "head") in (2, 2 + 3)
+    # The first of a play, whichever it is, has read what roles leave behind, worked out what all share, and seen that
+    # nobody else changes the cluster.
+    tasks = sum(sum(counts.values()) for name, counts in recap(done).items() if name != "head")
+    assert 2 <= tasks <= 2 + 3
 
 
 #: Enough to see that one goes first, and one after it; that a quarter is more than one is seen of eight, below.
