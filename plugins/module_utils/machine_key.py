@@ -1,6 +1,6 @@
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can be said about munge's key without showing it. Reads only. Standard library only, Python 3.8."""
+"""What can be said about a shared key without showing it. Reads only. Standard library only, Python 3.8."""
 
 from __future__ import annotations
 

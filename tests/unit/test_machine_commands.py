@@ -105,7 +105,7 @@ def test_a_bounded_command_is_asked_to_end_with_all_that_it_started(tmp_path: Pa
 OWN_WAY = {
     "machine_commands.py": "it is the way",
     "rdma_tools.py": "a tool that serves another machine while this one goes on",
-    "munge_key.py": "a key is no text",
+    "shared_key.py": "a key is no text",
     "telling.py": "what it prints is read while it works",
     "cluster_image.py": "images are built from streams, one program into another",
     "slurm_candidate.py": "slurmctld is ended as soon as it says that it runs",

@@ -11,7 +11,7 @@ import pytest
 from machines import plugin
 
 proof = plugin("roles/munge/library/munge_proof.py")
-munge_key = plugin("roles/munge/library/munge_key.py")
+shared_key = plugin("plugins/modules/shared_key.py")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_key_is_told_by_mode_owner_and_a_hash_that_only_its_holders_can_make(
     found = proof.of_this_machine(str(tmp_path / "munge.key"), "0a")
 
     expected = hmac.new(b"\x0a", b"k" * 64, hashlib.sha256).hexdigest()
-    assert found["key"]["fingerprint"] == munge_key.fingerprint(b"k" * 64, "0a") == expected
+    assert found["key"]["fingerprint"] == shared_key.fingerprint(b"k" * 64, "0a") == expected
     assert found["key"]["mode"] == "0400"
     assert found["credential"] == "MUNGE:abc:"
     assert not found["hung"]

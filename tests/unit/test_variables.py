@@ -102,7 +102,7 @@ def test_a_secret_of_the_wrong_type_is_never_printed(monkeypatch: pytest.MonkeyP
 NO_SECRETS = frozenset({
     "cluster_users_login", "cuda_toolkit_key", "lab_machines_login", "munge_key_bytes", "munge_key_mode",
     "node_private_tmp", "nvidia_containers_key", "nvidia_driver_keyring", "nvidia_driver_signing_key_enrolled",
-    "rdma_userspace_ofed_key",
+    "rdma_userspace_ofed_key", "shared_key_group", "shared_key_mode", "shared_key_owner", "shared_key_path",
 })  # fmt: skip
 
 
