@@ -136,7 +136,7 @@ class ActionModule(ActionBase):
         result["changed"] = False
         # Of a machine that none of them is for there is nothing to ask, either.
         parents = [f"observed_{role}" for role in roles]
-        roles = roles if then == "share" else road.roles_for(roles, task_vars["group_names"])
+        roles = roles if then == "share" else _for(roles, task_vars)
         if all(then == "act" and road.ROLES[role].refuses for role in roles):
             return _grouped(result, parents)
         try:
@@ -194,11 +194,11 @@ class ActionModule(ActionBase):
     def _shared(self, roles, task_vars, patience):
         """Return what is told others: by this machine, or by that of the delegation, of which the data then speaks."""
         if not (name := self._task.delegate_to):
-            return self._answered(road.roles_for(roles, task_vars["group_names"]), task_vars, patience)[1]
+            return self._answered(_for(roles, task_vars), task_vars, patience)[1]
         own = {"inventory_hostname": name, "ansible_delegated_vars": task_vars["ansible_delegated_vars"]}
         variables = {**_DEFAULTS, **own["ansible_delegated_vars"][name], **_CONSTANTS, **own}
         try:
-            return self._answered(road.roles_for(roles, variables["group_names"]), variables, patience)[1]
+            return self._answered(_for(roles, variables), variables, patience)[1]
         except (AnsibleConnectionFailure, TaskTimeoutError) as error:
             late = getattr(error, "timeout", None)
             return {"cluster_unreached": f"it did not answer within {late} s" if late else str(error)}
@@ -259,6 +259,10 @@ class ActionModule(ActionBase):
         """Return the role's data as it is on this machine, each file's text among it."""
         data = variables.get(f"__{role}_managed") or {}
         return rendered(role, data, templar, lambda path: trust_as_template(self._loader.get_text_file_contents(path)))
+
+
+def _for(roles, variables):
+    return road.roles_for(roles, variables["group_names"], variables["groups"])
 
 
 def _program(place):

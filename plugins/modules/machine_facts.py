@@ -94,6 +94,10 @@ options:
     description: "Report mode, owner and salted hash of munge's key: C(path), and C(salt), a new one where it is empty."
     type: dict
     default: {}
+  monitoring:
+    description: "Report the same of the key with which the machines' figures are read: C(path), C(salt)."
+    type: dict
+    default: {}
   hosts:
     description:
       - "Report whether a hosts file is as wanted: C(path), C(entries), C(own_names), as for C(hosts_file);
@@ -186,6 +190,7 @@ ARGUMENTS = {
     "apt": {"type": "bool", "default": False},
     "state": {"type": "dict", "default": {}},
     "munge": {"type": "dict", "default": {}},
+    "monitoring": {"type": "dict", "default": {}},
     "hosts": {"type": "dict", "default": {}},
     "images": {"type": "dict", "default": {}},
     "image_store": {"type": "dict", "default": {}},
@@ -246,6 +251,7 @@ def collect(asked):
     simple = {
         "state": lambda ask: machine_state.collect(root, {**ask, "hosts": hosts}, patience),
         "munge": lambda ask: machine_key.collect(root, ask),
+        "monitoring": lambda ask: machine_key.collect(root, ask),
         "engine": lambda ask: machine_engine.collect(root, ask, patience),
         "registry": lambda ask: machine_registry.collect(root, ask, patience),
         "slurm": lambda ask: machine_slurm.collect(root, ask, patience),

@@ -81,7 +81,7 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 def provision(request: Request, words: tuple[str, ...]) -> int:
     """Bring the machines to the declared state, in all stages or only in those named.
 
-    A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm.
+    A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm, monitoring.
 
     \b
     Examples:

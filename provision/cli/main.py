@@ -21,6 +21,7 @@ from provision.cli.lab import lab
 from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight, reset
 from provision.cli.machines import provision as provision_command
+from provision.cli.monitor import monitor
 from provision.cli.node import node
 from provision.cli.report import report
 from provision.cli.verify import status, verify
@@ -99,6 +100,7 @@ _COMMANDS = (
     report,
     status,
     node,
+    monitor,
     reset,
     lint_job,
     lab,
@@ -127,9 +129,9 @@ def _show(error: ClusterctlError, words: Sequence[str]) -> None:
         from provision.cli.flow import print_json
         from provision.report.documents import error_document
 
-        inner = {**lab.commands, **node.commands}
+        inner = {**lab.commands, **node.commands, **monitor.commands}
         named = [word for word in words if word in cli.commands or word in inner][:2]
-        name = " ".join(named if named[:1] in (["lab"], ["node"]) else named[:1])
+        name = " ".join(named if named[:1] in (["lab"], ["node"], ["monitor"]) else named[:1])
         _guarded(lambda: print_json(error_document(name, error)))
     _say(f"Error: {clean(error.problem)}\n  Fix: {clean(error.fix)}")
 

@@ -24,8 +24,8 @@ OURS = "clusterctl: "
 #: Seconds between two looks at the jobs of nodes that are drained.
 EVERY = 20
 
-#: Stages that change on other machines when a node leaves: their names of it, and Slurm's configuration.
-WITHOUT = ("preflight", "base", "slurm")
+#: Stages that change on other machines when a node leaves: their names of it, Slurm's configuration, who is watched.
+WITHOUT = ("preflight", "base", "slurm", "monitoring")
 
 _NODES = click.argument("nodes")
 _WAIT = click.option(

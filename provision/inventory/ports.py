@@ -20,9 +20,10 @@ from provision.slurm.ports import ports_of_mpi
 
 #: Where the cluster's registry and its mirrors listen, with their defaults.
 REGISTRY = {"container_images_port": 5000, "container_images_mirror_port": 5002}
+_MONITORING = "cluster_monitoring_port"
 #: Variables of the controller that it rests on, beside the cluster's own.
 READ = (*REGISTRY, "container_images_registry", "container_images_mirrors", "container_images_mirror_size",
-        "slurm_conf_files", "job_docker_overlay_networks", "rdma_userspace_port")  # fmt: skip
+        "slurm_conf_files", "job_docker_overlay_networks", "rdma_userspace_port", _MONITORING)  # fmt: skip
 #: Of each machine.
 READ_OF_EACH = ("ansible_port", "ansible_ssh_port")
 
@@ -70,6 +71,7 @@ def ports_from(
         *_images(site, [node.name for node in cluster.nodes], cluster.controller),
         *(row for mount in cluster.mounts for row in _storage(mount, groups)),
         *_jobs(site),
+        Port(str(site.get(_MONITORING) or 9100), "tcp", ("monitoring",), GROUPS, "node exporter", _MONITORING),
     ]
     return list(dict.fromkeys(kept for row in rows if (kept := _between_machines(row, groups))))
 

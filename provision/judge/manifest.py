@@ -25,6 +25,7 @@ from provision.judge import (
     job_images,
     jobs,
     mig,
+    monitoring,
     munge,
     nccl,
     nfs_server,
@@ -45,22 +46,12 @@ from provision.judge import (
     toolkit,
     users_before,
 )
-from provision.model.checks import Check, Subject, Verdict
+from provision.model.checks import Subject
 
-#: The inventory's groups, each with what ``verify`` does not prove about its machines.
-GROUPS: Mapping[str, str] = {
-    "slurm_controller": "",
-    "slurm_compute": "",
-    "slurm_login": "",
-    "slurm_database": "",
-    "nfs_server": "",
-    "monitoring": "no monitoring is set up yet; only the operating system is verified",
-}
+#: The inventory's groups.
+GROUPS = ("slurm_controller", "slurm_compute", "slurm_login", "slurm_database", "nfs_server", "monitoring")
 
-#: What says that a machine of such a group is not verified in all that its group is for.
-ROLE = Subject("group", names=tuple(name for name, unproven in GROUPS.items() if unproven))
-
-_ALL = tuple(GROUPS)
+_ALL = GROUPS
 _SLURM = ("slurm_controller", "slurm_compute")
 _USED = (*_SLURM, "slurm_login")
 _USERS = ("slurm_controller", "slurm_login")
@@ -125,11 +116,21 @@ OWED: Mapping[str, Sequence[tuple[Collection[str], Subject]]] = {
         (_COMPUTE, rdma_transfers.SUBJECT),
         (_SLURM, jobs.SUBJECT),
         (_USERS, session.SUBJECT),
+        (("monitoring",), monitoring.SUBJECT),
     ),
 }
 
 #: What roles leave on machines is judged by their data alone: packages, files, services.
-_MANAGED = tuple((role.groups or _ALL, road.generic(name, role.kinds)) for name, role in road.ROLES.items())
+_MANAGED = tuple(
+    (role.groups or _ALL, road.generic(name, role.kinds)) for name, role in road.ROLES.items() if not role.needs
+)
+#: What all machines owe where the inventory has a machine of a group.
+OWED_WITH: Mapping[str, Sequence[Subject]] = {
+    "monitoring": (
+        monitoring.EXPORTERS,
+        *(road.generic(name, role.kinds) for name, role in road.ROLES.items() if role.needs == "monitoring"),
+    )
+}
 
 #: What the cluster as a whole owes, whichever machine a check then speaks about: by command.
 OWED_BY_ALL: Mapping[str, Sequence[Subject]] = {"verify": (ddp.SUBJECT, nccl.SUBJECT)}
@@ -147,17 +148,16 @@ def owed(command: str, groups: Mapping[str, Collection[str]]) -> frozenset[tuple
         for host in groups.get(group, ())
         for name in subject.ids
     }
+    if command == "verify":
+        hosts = {host for members in groups.values() for host in members}
+        found |= {
+            (host, name)
+            for group, subjects in OWED_WITH.items()
+            if groups.get(group)
+            for subject in subjects
+            for name in subject.ids
+            for host in hosts
+        }
     if groups.get("slurm_compute"):
         found |= {("", name) for subject in OWED_BY_ALL.get(command, ()) for name in subject.ids}
     return frozenset(found)
-
-
-def unverified(command: str, groups: Mapping[str, Collection[str]]) -> list[Check]:
-    """Return a skip for each machine in a group of which ``verify`` proves only a part, with what it does not prove."""
-    if command != "verify":
-        return []
-    return [
-        ROLE.check(group, Verdict.SKIP, GROUPS[group], host=host, unproven=True)
-        for group in ROLE.names
-        for host in groups.get(group, ())
-    ]

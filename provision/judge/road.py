@@ -21,6 +21,7 @@ from provision.judge import (
     job_docker,
     job_images,
     managed,
+    monitoring,
     munge,
     nfs_server,
     preflight,
@@ -48,10 +49,10 @@ class Role:
     """A role on this road: the stage that it belongs to, its own judge, and the kinds of generic checks of its data.
 
     ``refuses``: it has nothing to do, and where one of its checks does not pass, nothing is done there. ``groups`` are
-    those of the inventory whose machines it is for; none means all. ``asked_before``: some of its checks are made
-    before anything is changed, so that preflight asks for them too. ``fix``: where provisioning the stage is not all
-    that there is to say. ``beside_others``: its own judge sees one machine alone, and says where to act; for a
-    verdict a task of the role compares machines.
+    those of the inventory whose machines it is for; none means all. ``needs`` is a group without which it is for
+    nobody. ``asked_before``: some of its checks are made before anything is changed, so that preflight asks for them
+    too. ``fix``: where provisioning the stage is not all that there is to say. ``beside_others``: its own judge sees
+    one machine alone, and says where to act; for a verdict a task of the role compares machines.
     """
 
     stage: str
@@ -59,6 +60,7 @@ class Role:
     kinds: tuple[str, ...] = ()
     refuses: bool = False
     groups: tuple[str, ...] = ()
+    needs: str = ""
     asked_before: bool = False
     fix: str = ""
     beside_others: bool = False
@@ -113,6 +115,8 @@ ROLES: Mapping[str, Role] = {
     "slurm_service": Role("slurm", slurm_running.checks, ("files", "containers"), groups=_USED),
     "job_images": Role("slurm", job_images.checks, ("packages",), groups=_SLURM, asked_before=True),
     "ddp_validation": Role("slurm", ddp_ready.checks, ("files",), groups=_USED, asked_before=True),
+    "machine_metrics": Role("monitoring", monitoring.exporters, _GENERIC, needs="monitoring"),
+    "monitoring": Role("monitoring", monitoring.checks, _GENERIC, groups=("monitoring",)),
 }
 
 
@@ -122,9 +126,18 @@ def generic(role: str, kinds: tuple[str, ...]) -> Subject:
     return Subject(role, kinds, fix=entry.fix or f"clusterctl provision {entry.stage}")
 
 
-def roles_for(roles: Iterable[str], groups: Collection[str]) -> list[str]:
-    """Return those of the roles that are for a machine in these groups of the inventory."""
-    return [name for name in roles if not ROLES[name].groups or set(ROLES[name].groups) & set(groups)]
+def roles_for(roles: Iterable[str], own: Collection[str], groups: Mapping[str, Collection[str]]) -> list[str]:
+    """Return those of the roles that are for a machine in the groups ``own``, of an inventory with ``groups``."""
+    return [
+        name
+        for name in roles
+        if used(ROLES[name], groups) and (not ROLES[name].groups or set(ROLES[name].groups) & set(own))
+    ]
+
+
+def used(role: Role, groups: Mapping[str, Collection[str]]) -> bool:
+    """Tell whether an inventory with these groups has what a role is for."""
+    return not role.needs or bool(groups.get(role.needs))
 
 
 def checks(
@@ -226,8 +239,9 @@ def handed_on(facts: MachineFacts, before: Mapping[str, Any] | None = None) -> d
 def _shared(facts: MachineFacts) -> dict[str, Any]:
     """Return what other machines are compared with."""
     shared: dict[str, Any] = {}
-    if "munge" in facts:
-        shared["munge"] = {key: facts["munge"].get(key, "") for key in ("salt", "fingerprint")}
+    for name, own in (("munge", facts.get("munge")), ("monitoring", facts.get("monitoring"))):
+        if own is not None:
+            shared[name] = {key: own.get(key, "") for key in ("salt", "fingerprint")}
     if "registry" in facts:
         shared["registry"] = facts["registry"].get("status") == 200
     made = facts.get("registry", {}).get("certificates")

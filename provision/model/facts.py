@@ -15,7 +15,7 @@ from typing_extensions import TypedDict  # pydantic reads those of typing only f
 
 from provision.model.container_facts import EngineFacts, ImageFacts, JobImageFacts, RegistryFacts
 from provision.model.fact_types import STRICT, Count, Limit, Memory, Seconds, Text, Word
-from provision.model.state_facts import CommandAnswer, HostsFacts, MungeFacts, SlurmFacts, StateFacts
+from provision.model.state_facts import CommandAnswer, HostsFacts, KeyFacts, SlurmFacts, StateFacts
 from provision.model.text import clean
 from provision.model.user_facts import UserFacts
 
@@ -229,7 +229,8 @@ class MachineFacts(TypedDict, total=False):
     gpu: dict[Word, Any]
     rdma: RdmaFacts
     state: StateFacts
-    munge: MungeFacts
+    munge: KeyFacts
+    monitoring: KeyFacts
     hosts: HostsFacts
     commands: dict[Word, CommandAnswer]
     engine: EngineFacts

@@ -110,8 +110,8 @@ class StateFacts(TypedDict):
 
 
 @with_config(STRICT)
-class MungeFacts(TypedDict, total=False):
-    """The key by its salted hash, never its text; ``absent`` says why there is none."""
+class KeyFacts(TypedDict, total=False):
+    """A key that machines share, by its salted hash, never its text; ``absent`` says why there is none."""
 
     absent: Text
     mode: Word

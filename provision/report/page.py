@@ -36,7 +36,7 @@ from provision.report.training import Training, speed_of, trainings
 #: The columns: what people call a subject, and the checks' prefixes that belong to it.
 SUBJECTS = {
     "access": ("access", "run"),
-    "base": ("base_system", "hardware", "group"),
+    "base": ("base_system", "hardware"),
     "users": ("cluster_users",),
     "storage": ("shared_storage", "nfs_server"),
     "containers": ("container_engine", "engine", "images", "container_images", "job_images"),
@@ -49,6 +49,7 @@ SUBJECTS = {
     "session": ("session",),
     "jobs": ("job", "job_docker"),
     "training": ("ddp", "ddp_validation"),
+    "monitoring": ("monitoring", "machine_metrics"),
     "other": (),
 }
 _COLUMN = {prefix: name for name, prefixes in SUBJECTS.items() for prefix in prefixes}

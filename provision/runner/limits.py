@@ -18,6 +18,7 @@ STAGES: dict[str, tuple[int, int]] = {
     "rdma": (7200, 60),  # the same, where modules are built again
     "munge": (900, 10),
     "slurm": (7200, 30),  # images with Slurm and PyTorch are built, pushed, and pulled by every machine
+    "monitoring": (3600, 20),  # packages
     "verify": (2400, 20),  # jobs that may wait for minutes, the training job's own limit of ten among them
     "status": (180, 0),  # one question to the controller
     "node": (300, 0),  # the same, after a drain

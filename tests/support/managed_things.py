@@ -72,7 +72,7 @@ def files(inventory: Path) -> dict[str, dict[str, dict[str, bool]]]:
     found: dict[str, dict[str, dict[str, bool]]] = {}
     for machine, constants, templar in on_machines(inventory):
         groups = templar.available_variables["group_names"]
-        for role in road.roles_for(road.ROLES, groups):
+        for role in road.roles_for(road.ROLES, groups, templar.available_variables["groups"]):
             paths = {path: text for kind, path, text in of_role(role, constants, templar) if kind == "files"}
             if paths:
                 found.setdefault(machine, {})[role] = paths

@@ -201,7 +201,7 @@ def test_an_interrupt_has_its_own_exit_code(inventory: Path, monkeypatch: pytest
     assert call("check", str(inventory)).exit_code == 130
 
 
-STAGES = ("discover", "preflight", "base", "containers", "gpu", "rdma", "munge", "slurm")
+STAGES = ("discover", "preflight", "base", "containers", "gpu", "rdma", "munge", "slurm", "monitoring")
 
 
 @pytest.mark.parametrize(

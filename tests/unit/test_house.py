@@ -71,7 +71,7 @@ def test_specs_and_defaults_say_the_same(role: Path) -> None:
 PLAYBOOKS = sorted((content.ROOT / "playbooks").glob("*.yml"))
 
 #: The stages that change machines.
-STAGES = [content.playbook(name) for name in ("base", "containers", "gpu", "rdma", "munge", "slurm")]
+STAGES = [content.playbook(name) for name in ("base", "containers", "gpu", "rdma", "munge", "slurm", "monitoring")]
 
 
 def test_both_doors_ask_the_same_before_anything_is_changed() -> None:
@@ -103,7 +103,7 @@ def test_a_whole_run_has_the_lease_to_its_end() -> None:
     stages = [play for play in load(content.playbook("site")) if content.playbook(
         Path(play["ansible.builtin.import_playbook"]).stem) in STAGES]  # fmt: skip
 
-    assert [bool(play.get("vars", {}).get("__goes_on")) for play in stages] == [True] * 5 + [False]
+    assert [bool(play.get("vars", {}).get("__goes_on")) for play in stages] == [True] * 6 + [False]
 
 
 #: Plays of a stage whose machines an earlier play of it has chosen from those on which the role has something to do,

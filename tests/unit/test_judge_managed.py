@@ -209,9 +209,16 @@ def test_what_roles_ask_is_joined() -> None:
 
 
 def test_a_role_is_for_the_machines_of_its_groups() -> None:
-    assert road.roles_for(["base_system", "munge"], ["monitoring"]) == ["base_system"]
-    assert road.roles_for(["munge", "slurm_image", "slurm_client"], ["slurm_login"]) == ["munge", "slurm_client"]
-    assert road.roles_for(["base_system", "munge"], ["slurm_compute"]) == ["base_system", "munge"]
+    def roles(names: list[str], group: str, **others: list[str]) -> list[str]:
+        return road.roles_for(names, [group], {group: ["it"], **others})
+
+    assert roles(["base_system", "munge"], "monitoring") == ["base_system"]
+    assert roles(["munge", "slurm_image", "slurm_client"], "slurm_login") == ["munge", "slurm_client"]
+    assert roles(["base_system", "munge"], "slurm_compute") == ["base_system", "munge"]
+    # All machines are read where one of them reads, and none elsewhere.
+    assert roles(["machine_metrics", "monitoring"], "slurm_compute", monitoring=["watch1"]) == ["machine_metrics"]
+    assert roles(["machine_metrics", "monitoring"], "slurm_compute", monitoring=[]) == []
+    assert roles(["machine_metrics", "monitoring"], "monitoring") == ["machine_metrics", "monitoring"]
 
 
 def test_a_file_that_comes_with_the_role_as_it_is_is_a_program() -> None:

@@ -47,12 +47,6 @@ def test_a_run_on_some_machines_owes_for_those_alone_and_says_that_it_is_limited
     assert report.limited == ("node1",)
 
 
-def test_a_machine_of_which_not_all_is_verified_is_said_from_the_beginning() -> None:
-    assert [(check.host, check.verdict, check.unproven) for check in begun("verify").checks] == [
-        ("watch1", "skip", True)
-    ]
-
-
 def test_checks_may_speak_of_the_inventorys_machines_and_of_no_others() -> None:
     for command in ("verify", "provision"):
         assert begun(command, "node1").machines == {"head", "node1", "node2", "login1", "watch1"}

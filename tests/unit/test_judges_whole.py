@@ -146,7 +146,7 @@ OF_SHAPES: dict[str, tuple[Callable[[Any], Told], Sequence[Subject]]] = {
 #: Judged below, or where their typed facts are made: what is not of their type does not pass the door before them.
 ELSEWHERE = {
     "base_system", "cluster_users", "ddp_job", "ddp_ready", "engine", "hardware", "images", "job_docker", "job_images",
-    "nfs_server", "preflight", "rdma", "rdma_ports", "rdma_transfers", "shared_storage", "slurm_accounts",
+    "monitoring", "nfs_server", "preflight", "rdma", "rdma_ports", "rdma_transfers", "shared_storage", "slurm_accounts",
     "slurm_client", "slurm_conf", "slurm_database", "slurm_image", "slurm_running", "users_before",
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ AS_DECLARED = hashlib.sha256(TEXT.encode()).hexdigest()
 #: Files that are made on a machine, whose content no declaration has: the checks that judge it, or what would break.
 MADE_THERE = {
     "munge.key": ["/etc/munge/munge.key"],
+    "monitoring.key": ["/etc/clusterctl/monitoring/tls.pem"],
     "images.certificates": [
         f"/etc/clusterctl/registry/{name}" for name in ("ca.crt", "ca.key", "server.crt", "server.key")
     ],

@@ -67,6 +67,9 @@ MADE_UP = {
     "gpudirect_rdma": "gpudirect_rdma",
 }
 
+#: No lab of every day has a host of monitoring: tests/lab/slurm/test_monitoring.py breaks what these leave.
+WATCHING = {"machine_metrics", "monitoring"}
+
 #: The judges that the other roles have beside their data.
 SUBJECTS = (
     base_system.SUBJECT, nfs_server.SUBJECT, shared_storage.BEFORE, shared_storage.SUBJECT,
@@ -215,7 +218,7 @@ def things() -> frozenset[tuple[str, str]]:
         return frozenset(
             (f"{role}.{kind if kind in ('packages', 'services', 'containers') else 'files'}", name)
             for _, constants, templar in managed_things.on_machines(file)
-            for role in road.ROLES.keys() - MADE_UP.keys()
+            for role in road.ROLES.keys() - MADE_UP.keys() - WATCHING
             for kind, name, _ in managed_things.of_role(role, constants, templar)
         )
 

@@ -1,0 +1,110 @@
+"""Whether the cluster is watched: who is read, who may read, and whether figures of Slurm are Slurm's. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provision.judge.slurm_answers import pairs
+from provision.model.checks import Check, Subject
+from provision.model.facts import MachineFacts
+from provision.model.text import brief, clean
+
+SUBJECT = Subject("monitoring", ("targets",), fix="clusterctl provision monitoring")
+#: On each machine, and on the controller.
+EXPORTERS = Subject("monitoring", ("key", "slurm"), fix="clusterctl provision monitoring")
+
+#: Seconds. Slurm is asked each 15.
+_OLD = 120
+
+
+def exporters(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge one machine. ``wants``: ``controller`` (is it this one), ``fingerprint``, ``verified``.
+
+    ``fingerprint`` is that of the controller's key: empty where it has none yet, None where it did not answer.
+    """
+    return [_key(facts, wants), _slurm(facts, wants)]
+
+
+def _key(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    own, expected = facts["monitoring"], "the cluster's certificate"
+    if wants["fingerprint"] is None and not wants["controller"]:
+        return EXPORTERS.unknown(
+            "key", "the controller did not answer, so nothing can be compared with its certificate"
+        )
+    if not own.get("absent") and not own.get("fingerprint"):
+        return EXPORTERS.unknown("key", "the machine did not say what it has")
+    same = bool(own.get("fingerprint")) and (wants["controller"] or own.get("fingerprint") == wants["fingerprint"])
+    seen = f"no certificate: {own.get('absent')}" if own.get("absent") else "another certificate than the controller's"
+    return EXPORTERS.check(
+        "key",
+        same,
+        expected if same else seen,
+        expected,
+        source="the controller's certificate, compared by a hash with a salt made for this run",
+        cause="never installed, removed or changed by hand, or the controller made a new one",
+    )
+
+
+def _slurm(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
+    if not wants["controller"]:
+        return EXPORTERS.skip("slurm", "only the controller reads Slurm")
+    if not wants["verified"]:
+        return EXPORTERS.skip("slurm", "verify compares it")
+    answer = facts.get("commands", {}).get("told_of_slurm") or {"rc": None, "text": "the machine was not asked"}
+    said = pairs(answer["text"]) if answer["rc"] == 0 else {}
+    if not (slurm := said.get("slurm", "0")).isdecimal() or slurm == "0":
+        return EXPORTERS.unknown("slurm", "slurmctld did not say which nodes it has", cause=clean(answer["text"], 200))
+    age, told = said.get("age", ""), f"{said.get('told')} nodes"
+    expected = f"{slurm} nodes"
+    if "told" not in said:
+        seen = "nothing is told of Slurm"
+    elif not re.fullmatch(r"-?\d{1,12}", age) or int(age) > _OLD:
+        seen = f"what is told of Slurm is {age} s old"
+    else:
+        seen = told if re.fullmatch(r"1(\.0)?", said.get("up", "")) else "slurmctld is told not to answer"
+    return EXPORTERS.check(
+        "slurm",
+        seen == expected,
+        seen,
+        f"{expected}, as Slurm has",
+        source="sinfo; slurm.prom",
+        cause="the service clusterctl-slurm-metrics does not run, or cannot ask slurmctld: see its journal",
+    )
+
+
+def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
+    """Judge what Prometheus says of whom it reads. ``wants``: ``verified``, and all ``machines`` of the inventory."""
+    if not wants["verified"]:
+        return [SUBJECT.skip("targets", "verify asks Prometheus")]
+    answer = facts.get("commands", {}).get("scraped") or {"rc": None, "text": "the machine was not asked"}
+    found = _targets(answer["text"]) if answer["rc"] == 0 else None
+    if found is None:
+        return [SUBJECT.unknown("targets", "Prometheus did not answer", cause=clean(answer["text"], 200))]
+    machines: Sequence[str] = wants["machines"]
+    found = {("node", name): "not among its targets" for name in machines} | found
+    wrong = [f"{name} ({job}): {state}" for (job, name), state in found.items() if state != "up"]
+    return [
+        SUBJECT.check(
+            "targets",
+            not wrong,
+            brief(wrong) or f"{len(machines)} machines are read",
+            "each machine of the inventory is read",
+            source="Prometheus",
+            cause="the machine is away, its port is closed or taken, or it has another certificate",
+        )
+    ]
+
+
+def _targets(text: str) -> dict[tuple[str, str], str] | None:
+    """Return what Prometheus has found at each target, by job and machine: up, or what is wrong."""
+    try:
+        rows = json.loads(text)
+        return {
+            (str(job), str(node)): "up" if health == "up" else clean(str(error or health), 200)
+            for job, node, health, error in rows
+        }
+    except (ValueError, TypeError, RecursionError):
+        return None
