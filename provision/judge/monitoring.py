@@ -14,8 +14,10 @@ from provision.model.text import brief, clean
 
 SUBJECT = Subject("monitoring", ("targets",), fix="clusterctl provision monitoring")
 #: On each machine, and on the controller.
-EXPORTERS = Subject("monitoring", ("key", "slurm"), fix="clusterctl provision monitoring")
+EXPORTERS = Subject("monitoring", ("key", "port", "slurm"), fix="clusterctl provision monitoring")
 
+#: The node exporter, as the kernel calls it.
+_EXPORTER = "prometheus-node"
 #: Seconds. Slurm is asked each 15.
 _OLD = 120
 
@@ -25,7 +27,7 @@ def exporters(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
 
     ``fingerprint`` is that of the controller's key: empty where it has none yet, None where it did not answer.
     """
-    return [_key(facts, wants), _slurm(facts, wants)]
+    return [_key(facts, wants), _port(facts), _slurm(facts, wants)]
 
 
 def _key(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
@@ -45,6 +47,22 @@ def _key(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         expected,
         source="the controller's certificate, compared by a hash with a salt made for this run",
         cause="never installed, removed or changed by hand, or the controller made a new one",
+    )
+
+
+def _port(facts: MachineFacts) -> Check:
+    answer = facts.get("commands", {}).get("listening") or {"rc": None, "text": "the machine was not asked"}
+    if answer["rc"] is None and answer["text"]:
+        return EXPORTERS.unknown("port", clean(answer["text"], 200))
+    others = [name for name in re.findall(r'\(\("([^"]*)"', answer["text"]) if name != _EXPORTER]
+    return EXPORTERS.check(
+        "port",
+        not others,
+        f"{brief(others)} listens there" if others else "nobody else listens there",
+        "the node exporter's alone",
+        source="cluster_monitoring_port",
+        cause="another program has taken the port",
+        fix="stop that program, or set cluster_monitoring_port to another port, then: clusterctl provision monitoring",
     )
 
 

@@ -14,9 +14,18 @@ OWN = {"mode": "0640", "owner": "root:prometheus", "salt": "0a", "fingerprint": 
 SAID = "age=3\nup=1.0\ntold=2\nslurm=2\n"
 
 
-def on_machine(told: Any = SAID, own: dict[str, str] = OWN, rc: int | None = 0, **wants: Any) -> dict[str, Check]:
+LISTENING = 'LISTEN 0 4096 10.0.0.1:9100 0.0.0.0:* users:(("prometheus-node",pid=7,fd=3))'
+
+
+def on_machine(
+    told: Any = SAID, own: dict[str, str] = OWN, rc: int | None = 0, listening: Any = (0, LISTENING), **wants: Any
+) -> dict[str, Check]:
     wanted = {"controller": True, "fingerprint": "ab", "verified": True, **wants}
-    facts: Any = {"monitoring": own, "commands": {"told_of_slurm": {"rc": rc, "text": told}}}
+    commands = {
+        "told_of_slurm": {"rc": rc, "text": told},
+        "listening": dict(zip(("rc", "text"), listening, strict=True)),
+    }
+    facts: Any = {"monitoring": own, "commands": commands}
     return {check.id: check for check in monitoring.exporters(facts, wanted)}
 
 
@@ -32,8 +41,25 @@ def scraped(
 def test_figures_that_are_slurms_own_pass() -> None:
     assert {name: (check.verdict, check.observed) for name, check in on_machine().items()} == {
         "monitoring.key": ("pass", "the cluster's certificate"),
+        "monitoring.port": ("pass", "nobody else listens there"),
         "monitoring.slurm": ("pass", "2 nodes"),
     }
+
+
+@pytest.mark.parametrize(
+    ("listening", "verdict", "observed"),
+    [
+        ((0, LISTENING.replace("prometheus-node", "python3")), "fail", "python3 listens there"),
+        ((0, ""), "pass", "nobody else listens there"),
+        ((None, ""), "pass", "nobody else listens there"),  # it has no ss yet
+        ((None, "did not answer in 10 s"), "unknown", "did not answer in 10 s"),
+    ],
+)
+def test_a_port_that_is_taken_is_named_with_the_program(listening: Any, verdict: str, observed: str) -> None:
+    check = on_machine(listening=listening)["monitoring.port"]
+
+    assert (check.verdict, check.observed) == (verdict, observed)
+    assert verdict != "fail" or "cluster_monitoring_port" in check.fix
 
 
 @pytest.mark.parametrize(

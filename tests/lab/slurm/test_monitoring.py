@@ -1,0 +1,128 @@
+"""A host under [monitoring] watches a cluster: who is read, by whom, and that what is broken is named and mended alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import labs
+import pytest
+
+DIRECTORY = "/etc/clusterctl/monitoring"
+FIGURES = "/var/lib/prometheus/node-exporter/slurm.prom"
+#: As it was before: packages go with all that they have written.
+LEFT = f"""
+systemctl disable --now clusterctl-slurm-metrics 2>/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get -qqy purge 'prometheus*' python3-prometheus-client >/dev/null 2>&1
+rm -rf {DIRECTORY} /opt/clusterctl/monitoring /var/lib/prometheus /etc/systemd/system/prometheus*.service.d
+rm -f /etc/systemd/system/clusterctl-slurm-metrics.service
+systemctl daemon-reload
+"""
+
+
+@pytest.fixture(scope="module")
+def watched(provisioned_lab: labs.Lab) -> Iterator[Path]:
+    """The inventory of the lab whose controller watches it."""
+    lab = provisioned_lab
+    inventory = lab.directory / "watched.ini"
+    text = lab.inventory.read_text(encoding="utf-8")
+    inventory.write_text(text.replace("[all:vars]", "[monitoring]\nhead\n\n[all:vars]", 1), encoding="utf-8")
+    try:
+        done = labs.document(inventory, "provision", "monitoring")
+        assert done["exit_code"] == 0, done
+        yield inventory
+    finally:
+        for machine in lab.machines():
+            lab.root(machine, LEFT, check=False)
+        inventory.unlink()
+
+
+def red(inventory: Path) -> dict[str, Any]:
+    """Return what provisioning would mend: by check and machine, what was observed."""
+    found = labs.document(inventory, "plan", "monitoring")["checks"]
+    return {f"{one['id']}@{one['host']}": one["observed"] for one in found if one["verdict"] == "fail"}
+
+
+def prometheus(lab: labs.Lab, question: str) -> list[dict[str, Any]]:
+    """Return Prometheus's answer to a question, which has no blanks."""
+    told = lab.root(
+        "head", f"curl -sS --max-time 20 --get --data-urlencode 'query={question}' 127.0.0.1:9090/api/v1/query"
+    )
+    found: list[dict[str, Any]] = json.loads(told)["data"]["result"]
+    return found
+
+
+def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab: labs.Lab, watched: Path) -> None:
+    assert labs.document(watched, "provision", "monitoring", "--full")["changed"] == 0
+
+    checks = labs.document(watched, "verify")["checks"]
+
+    found = {
+        one["id"]: one["verdict"] for one in checks if one["id"].startswith("monitoring.") and one["host"] == "head"
+    }
+    assert found == dict.fromkeys(
+        [f"monitoring.{name}" for name in ("files", "key", "packages", "services", "slurm", "targets")], "pass"
+    )
+    up = {one["metric"]["node"]: one["value"][1] for one in prometheus(provisioned_lab, 'up{job="node"}')}
+    assert up == dict.fromkeys(provisioned_lab.machines(), "1")
+    # What a node says of Slurm is not heard.
+    provisioned_lab.root("node1", f'echo \'slurm_node_state{{node="node2",state="down"}} 1\' > {FIGURES}')
+    nodes = {one["metric"]["node"] for one in prometheus(provisioned_lab, "slurm_node_state")}
+    assert nodes == {"node1", "node2"}
+    labs.until(
+        lambda: prometheus(provisioned_lab, 'node_textfile_mtime_seconds{node="node1",file=~".*slurm.prom"}') != []
+    )
+    assert [one for one in prometheus(provisioned_lab, 'slurm_node_state{state="down"}')] == []
+    provisioned_lab.root("node1", f"rm {FIGURES}")
+
+
+def test_who_has_no_certificate_of_the_cluster_reads_nothing(provisioned_lab: labs.Lab, watched: Path) -> None:
+    ask = f"curl -sSk --max-time 20 https://{provisioned_lab.address('node1')}:9100/metrics 2>&1"
+    with_it = f"{ask} --cert {DIRECTORY}/tls.pem"
+
+    assert "certificate required" in provisioned_lab.root("head", ask, check=False)
+    assert "node_load1 " in provisioned_lab.root("head", with_it)
+    listening = provisioned_lab.root("head", "ss -Hltn").splitlines()
+    ours = sorted(
+        line.split()[3] for line in listening if line.split()[3].endswith((":9090", ":9093", ":9094", ":9100"))
+    )
+    assert ours == ["127.0.0.1:9090", "127.0.0.1:9093", f"{provisioned_lab.address('head')}:9100"]
+
+
+def test_a_slurmctld_that_is_away_leaves_no_figures_of_before(provisioned_lab: labs.Lab, watched: Path) -> None:
+    def figures() -> list[str]:
+        told = provisioned_lab.root("head", f"cat {FIGURES}", check=False)
+        return [line for line in told.splitlines() if not line.startswith("#")]
+
+    provisioned_lab.root("head", "docker stop --time 60 slurmctld")
+    try:
+        labs.until(lambda: figures() == ["slurm_up 0.0"], lambda: str(figures()))
+    finally:
+        provisioned_lab.root("head", "docker start slurmctld")
+    labs.until(lambda: 'slurm_node_state{node="node1",state="idle"} 1.0' in figures(), lambda: str(figures()))
+    labs.until(provisioned_lab.nodes_are_well)
+
+
+def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, watched: Path) -> None:
+    lab = provisioned_lab
+    lab.root(
+        "head",
+        f"chmod 0644 {DIRECTORY}/alertmanager.yml; echo >> {DIRECTORY}/alerts.yml; systemctl stop prometheus-alertmanager",
+    )
+    lab.root("head", "systemctl stop clusterctl-slurm-metrics; echo >> /opt/clusterctl/monitoring/slurm-metrics")
+    lab.root("node1", f"printf 'another' | sha512sum > {DIRECTORY}/tls.pem")
+    lab.root("node2", "rm /etc/systemd/system/prometheus-node-exporter.service.d/clusterctl.conf")
+
+    assert {name: observed.partition(" has ")[0] for name, observed in red(watched).items()} == {
+        "machine_metrics.files@head": "/opt/clusterctl/monitoring/slurm-metrics",
+        "machine_metrics.services@head": "clusterctl-slurm-metrics is inactive",
+        "monitoring.files@head": f"{DIRECTORY}/alerts.yml",
+        "monitoring.services@head": "x",
+        "monitoring.key@node1": "another certificate than the controller's",
+        "machine_metrics.files@node2": "/etc/systemd/system/prometheus-node-exporter.service.d/clusterctl.conf is absent",
+    }
+
+    assert labs.document(watched, "provision", "monitoring")["exit_code"] == 0
+    assert red(watched) == {}
