@@ -60,5 +60,5 @@ def open_it(request: Request) -> int:
             }
         )
     else:
-        click.echo(f"{command}\n{address}/alerts, while that runs")
+        click.echo(f"{command}\n{address}    # while that runs")
     return 0

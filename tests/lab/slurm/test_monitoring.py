@@ -54,6 +54,7 @@ def prometheus(lab: labs.Lab, question: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.proves("monitoring", machine="head")
 def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab: labs.Lab, watched: Path) -> None:
     assert labs.document(watched, "provision", "monitoring", "--full")["changed"] == 0
 
