@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from provision import content
 
@@ -161,7 +162,6 @@ def test_hostile_texts_are_one_line_of_a_label() -> None:
 
 
 def test_what_is_told_is_a_file_that_prometheus_reads(tmp_path: Path) -> None:
-    parser = pytest.importorskip("prometheus_client.parser")
     reason = '"quoted" back\\slash {job="x"} é'
     text = answer(
         [node(reason=reason), node("n1", state=["DOWN"])], [job(user_name='{job="x"}')], {"agent_queue_size": 3}
@@ -169,7 +169,7 @@ def test_what_is_told_is_a_file_that_prometheus_reads(tmp_path: Path) -> None:
 
     PROGRAM["write"](str(tmp_path / "slurm.prom"), PROGRAM["samples"](text, NOW, PROGRAM["Ended"]()))
 
-    families = list(parser.text_string_to_metric_families((tmp_path / "slurm.prom").read_text(encoding="utf-8")))
+    families = list(text_string_to_metric_families((tmp_path / "slurm.prom").read_text(encoding="utf-8")))
     labels = {sample.labels["reason"] for one in families for sample in one.samples if "reason" in sample.labels}
     assert reason in labels
     series = [(sample.name, tuple(sample.labels.items())) for one in families for sample in one.samples]
