@@ -20,7 +20,6 @@ to 5 s.
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import time
@@ -35,6 +34,7 @@ from ansible.plugins.action import ActionBase
 from provision.judge import lease, road
 from provision.model.text import one_line
 from provision.runner import limits, process
+from provision.runner.journal_files import user
 
 try:
     from ansible._internal._errors._task_timeout import TaskTimeoutError
@@ -138,7 +138,7 @@ def _me(variables):
     given = " ".join(Path(path).name for path in context.CLIARGS.get("args") or ())
     return lease.Lease(
         run=str(variables.get("clusterctl_run", "")),
-        user=_user(),
+        user=user(),
         host=socket.gethostname(),
         directory=str(variables.get("inventory_dir") or Path.cwd()),
         command=str(variables.get("clusterctl_command") or f"ansible-playbook {given}"),
@@ -149,10 +149,3 @@ def _me(variables):
         # No stage may take longer: clusterctl ends it.
         bound=limits.longest(machines, int(factor) if factor.isascii() and factor.isdigit() else 1),
     )
-
-
-def _user():
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.geteuid())

@@ -32,10 +32,11 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import contextmanager
 from itertools import chain
 
 from ansible import constants as C  # noqa: N812 - Ansible's own name for it
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleTemplateError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import ActionBase
@@ -215,8 +216,9 @@ class ActionModule(ActionBase):
         templar = _sharing(self._templar, variables)
         wanted, judged = {}, {}
         for role in roles:
-            wanted[role] = managed_from(self._rendered(role, templar, variables))
-            wants = templar.template(variables.get(f"__{role}_wants") or {})
+            with _naming(role):
+                wanted[role] = managed_from(self._rendered(role, templar, variables))
+                wants = templar.template(variables.get(f"__{role}_wants") or {})
             judged[role] = road.checks(role, facts, wanted[role], wants, verify=verify)
         return facts, known, wanted, judged
 
@@ -244,10 +246,11 @@ class ActionModule(ActionBase):
         templar = _sharing(self._templar, variables)
         options: dict = {"gather": [], "state": {}}
         for role in roles:
-            for kind, names in questions(variables.get(f"__{role}_managed") or {}, templar.template).items():
-                options["state"].setdefault(kind, []).extend(names)
-            for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
-                road.merge(options, option, value)
+            with _naming(role):
+                for kind, names in questions(variables.get(f"__{role}_managed") or {}, templar.template).items():
+                    options["state"].setdefault(kind, []).extend(names)
+                for option, value in templar.template(variables.get(f"__{role}_asks") or {}).items():
+                    road.merge(options, option, value)
         before = time.time()
         # Who changes the cluster is asked with all else, as a run that changes nothing asks nothing more.
         options["lease"] = "slurm_controller" in variables["group_names"]
@@ -263,6 +266,18 @@ class ActionModule(ActionBase):
 
 def _for(roles, variables):
     return road.roles_for(roles, variables["group_names"], variables["groups"])
+
+
+@contextmanager
+def _naming(role):
+    """Say which role's variables do not go together: Ansible's own words name none of them."""
+    try:
+        yield
+    except AnsibleTemplateError as error:
+        raise AnsibleActionFail(
+            f"a variable of the role {role} has a value of another type than it takes: {error}. Fix: compare the "
+            f"inventory's variables {role}_* with the reference (roles/{role}/meta/argument_specs.yml)"
+        ) from None
 
 
 def _program(place):

@@ -77,8 +77,11 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 @check_option
 @diff_option
 @full_option
+@click.option(
+    "--kernel", is_flag=True, help="In the stage gpu, also install and boot the distribution's newest kernel."
+)
 @ansible_options
-def provision(request: Request, words: tuple[str, ...]) -> int:
+def provision(request: Request, words: tuple[str, ...], kernel: bool) -> int:
     """Bring the machines to the declared state, in all stages or only in those named.
 
     A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm, monitoring.
@@ -87,8 +90,14 @@ def provision(request: Request, words: tuple[str, ...]) -> int:
     Examples:
         clusterctl provision inventory.ini
         clusterctl provision inventory.ini munge slurm --limit node2
+        clusterctl provision inventory.ini gpu --kernel
     """
     inventory, stages = inventory_and_stages(words)
+    if kernel and "gpu" not in stages:
+        raise ClusterctlError("--kernel is for the stage gpu", fix="add the stage gpu, or name no stage")
+    if kernel:
+        newest = json.dumps({"nvidia_driver_newest_kernel": True})
+        request = replace(request, extra_vars=(*request.extra_vars, newest))
     return _run("provision", stages, replace(request, inventory=inventory), lock=None if request.check else "alone")
 
 

@@ -59,7 +59,7 @@ _NO = {"false", "no", "0", "off", "n", "f", "0.0"}
 _REDIRECTS = re.compile(
     r"ansible_(connection|host|port|user|password|private_key(_.*)?|host_key_checking|timeout|pipelining|remote_addr|"
     r"(ssh|paramiko|sftp|scp|sshpass|shell|control_path|docker|podman|winrm|psrp|local|network|lxc|lxd|chroot|jail)_?.*|"
-    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_(run|left_out|command|releases|time_factor)"
+    r".*_interpreter)|inventory_hostname(_short)?|delegate_to|clusterctl_(run|left_out|command|process|releases|time_factor)"
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provision import hostlist
-from provision.errors import ClusterctlError, did_you_mean
+from provision.errors import ClusterctlError
 from provision.inventory.declared_slurm import Entry, parameter_value, require_known
 from provision.model.cluster import Partition
 from provision.slurm import parameters
@@ -127,9 +127,7 @@ def _nodes(partition: str, value: Any, compute: Sequence[str], entry: Entry) -> 
         raise ClusterctlError(
             f"partition {partition} names {hostlist.fold(unknown)}, which the inventory's compute nodes "
             f"({hostlist.fold(compute)}) do not include",
-            fix=did_you_mean(
-                sorted(unknown)[0], compute, "add it under [slurm_compute], or take it out of the partition"
-            ),
+            fix=f"take {hostlist.fold(unknown)} out of the partition's Nodes, or add it under [slurm_compute]",
             entry=entry,
         )
     return tuple(node for node in compute if node in wanted)

@@ -1,10 +1,12 @@
-"""What an inventory must be before anything reads it: there, readable, a plain file of text, and data."""
+"""An inventory's files: what one must be before anything reads it (readable, text, data), and how one is replaced."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from provision import hostlist
@@ -31,6 +33,32 @@ def require_plain(path: Path) -> None:
         raise ClusterctlError(
             f"directory {path} holds no inventory", fix=f"write one there, for example {path / 'inventory.ini'}"
         )
+
+
+def replace(path: Path, text: str) -> None:
+    """Put a text in a file's place in one step, so that readers see the old one or the new one.
+
+    Mode and owner stay as they are; a new file has mode 0644. A link's target is replaced, not the link.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    path = path.resolve()
+    handle, name = tempfile.mkstemp(prefix=".clusterctl-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            before = path.stat() if path.exists() else None
+            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode) if before else 0o644)
+            if before:
+                with suppress(PermissionError):  # only root gives files away
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _sources(path: Path) -> Iterator[Path]:

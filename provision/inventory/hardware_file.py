@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from provision.errors import ClusterctlError
+from provision.inventory.file import replace
 from provision.model.checks import Check, Subject, Verdict
 from provision.model.discovered import Refused, plain
 
@@ -79,23 +78,13 @@ def plan(directory: str, host: str, values: Values, today: datetime.date) -> Pla
 
 
 def write(plan: Plan) -> None:
-    """Put the planned text in place at once, mode 0644; whoever reads meanwhile sees the old file or the new one.
+    """Put the planned text in place at once, readable for all.
 
     Raises:
         OSError: the directory cannot be made or written.
     """
     plan.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".clusterctl-", dir=plan.path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(plan.after)
-            os.fchmod(file.fileno(), 0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(plan.path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace(plan.path, plan.after)
 
 
 def refused(host: str, plan: Plan) -> Check:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from provision.errors import ClusterctlError
+from provision.inventory.file import replace
 from provision.inventory.loader import GROUPS
+from provision.inventory.where import sections
 
 #: Machines that are no part of the cluster any more, until ``clusterctl node remove`` has taken what is ours off them.
 REMOVED = "slurm_removed"
-
-_SECTION = re.compile(r"\s*\[([^\]]+)\]")
 
 
 def require_apart(groups: Mapping[str, Sequence[str]]) -> None:
@@ -36,10 +35,8 @@ def moved(text: str, names: Collection[str]) -> str:
     Hosts stay in groups of the site's own. ``text`` comes back as it is where none of the hosts has a line.
     """
     lines = text.splitlines()
-    ours, kept, taken, header = _ours(lines), [], dict[str, str](), ""
-    for line in lines:
-        if section := _SECTION.match(line):
-            header = section.group(1).strip()
+    ours, kept, taken = _ours(lines), [], dict[str, str]()
+    for header, line in sections(lines):
         host = (line.split() or [""])[0]
         if header not in ours or host not in names:
             kept.append(line)
@@ -75,20 +72,15 @@ def move(path: Path, names: Collection[str]) -> dict[Path, str]:
 
 
 def write(texts: Mapping[Path, str]) -> None:
-    """Write files, each replaced in one step with its mode.
+    """Write files, each replaced in one step.
 
     Raises:
         ClusterctlError: one cannot be written.
     """
-    for name, text in texts.items():
-        file = name.resolve()
-        new = file.with_name(f".{file.name}.clusterctl")
+    for file, text in texts.items():
         try:
-            new.write_text(text, encoding="utf-8")
-            new.chmod(file.stat().st_mode & 0o7777)
-            new.replace(file)
+            replace(file, text)
         except OSError as error:
-            new.unlink(missing_ok=True)
             raise ClusterctlError(
                 f"{file} cannot be written: {error.strerror}", fix="free it, then try again"
             ) from None
@@ -105,13 +97,9 @@ def _ours(lines: Sequence[str]) -> set[str]:
 
 def _below(lines: Iterable[str], headers: Collection[str]) -> list[str]:
     """Return the lines with something in them below these headers of sections."""
-    found, header = [], ""
-    for line in lines:
-        if section := _SECTION.match(line):
-            header = section.group(1).strip()
-        elif header in headers and line.strip() and line.lstrip()[0] not in "#;":
-            found.append(line)
-    return found
+    return [
+        line for header, line in sections(lines) if header in headers and line.strip() and line.lstrip()[0] not in "#;["
+    ]
 
 
 def _is_yaml(file: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -11,6 +11,8 @@ import yaml
 from provision.slurm.candidate import Spoken
 
 _YAML = (".yml", ".yaml", ".json")
+
+_SECTION = re.compile(r"\s*\[([^\]]+)\]")
 
 # What YAML's reader refuses wherever it stands, comments included, and bytes that are no UTF-8.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -107,13 +109,13 @@ def member_written(path: Path, group: str, host: str) -> str:
             listed = [hosts for name, hosts in pairs if name.value == "hosts" and isinstance(hosts, yaml.MappingNode)]
             marks += [name.start_mark.line + 1 for hosts in listed for name, _ in hosts.value if name.value == host]
         else:
-            marks, inside = [], False
-            for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-                words = line.split()
-                if line.lstrip().startswith("["):
-                    inside = line.strip().startswith(f"[{group}]") or line.strip().startswith(f"[{group}:children]")
-                    marks += [number] if inside else []
-                elif inside and words and words[0] == host:
+            marks, lines = [], file.read_text(encoding="utf-8", errors="replace").splitlines()
+            for number, (header, line) in enumerate(sections(lines), start=1):
+                if header not in (group, f"{group}:children"):
+                    continue
+                if _SECTION.match(line):
+                    marks.append(number)
+                elif line.split()[:1] == [host]:
                     marks.append(number)
                     break
         if marks:
@@ -137,6 +139,15 @@ def _value(file: Path, variable: str) -> yaml.Node | None:
                 return value
             waiting.append(value)
     return None
+
+
+def sections(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each line of an INI inventory after the section that it is in; a header is in its own."""
+    header = ""
+    for line in lines:
+        if section := _SECTION.match(line):
+            header = section.group(1).strip()
+        yield header, line
 
 
 def counted_by_sixty(path: Path, names: Collection[str]) -> Iterator[tuple[str, str]]:

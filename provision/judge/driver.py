@@ -20,7 +20,7 @@ _ASKED = (
     "settings", "system", "virtual", "branch", "version", "source", "cuda", "branches", "runfile", "flavour",
     "secure_boot",
 )  # fmt: skip
-_THERE = ("loaded", "module", "packages", "hold", "files", "lock", "fabric_manager", "nouveau", "gpus")
+_THERE = ("loaded", "module", "packages", "hold", "files", "lock", "fabric_manager", "nouveau", "gpus", "kernel")
 SUBJECT = Subject("nvidia_driver", names=(*_ASKED, *_THERE), fix="clusterctl provision gpu")
 #: What is judged before a driver is changed, and only then.
 BEFORE = Subject("nvidia_driver", names=("processes",), before=True)
@@ -55,6 +55,7 @@ def checks(machine: object, wants: Mapping[str, Any]) -> list[Check]:
         *secure_boot(SUBJECT, gpu, planned),
         *_packages(told, planned),
         _fabric_manager(gpu, planned),
+        _kernel(gpu, planned),
         *_machine(gpu),
     ]
 
@@ -120,6 +121,24 @@ def _asked(planned: Plan) -> Iterator[Check]:
         "runfile": "no driver from a .run file",
     }
     yield from (SUBJECT.check(name, True, seen) for name, seen in good.items() if name not in warned)
+
+
+def _kernel(gpu: Mapping[str, Any], planned: Plan) -> Check:
+    running, newest = str(gpu["kernel"]["running"]), str(gpu["kernel"]["newest"])
+    if not planned.newest_kernel:
+        return SUBJECT.skip("kernel", "no newer kernel was asked for")
+    if not gpu["kernel_packages"]:
+        why = "no package that brings new kernels is installed (linux-image-amd64, linux-generic)"
+        return SUBJECT.check("kernel", Verdict.WARN, why, fix="install the kernel of your choice, then provision gpu")
+    return SUBJECT.check(
+        "kernel",
+        not newest or newest == running,
+        running,
+        newest or running,
+        source="nvidia_driver_newest_kernel",
+        cause="the machine has not booted the newest kernel that is installed",
+        fix="clusterctl provision gpu --kernel; if it stays, see what the boot loader chooses (GRUB_DEFAULT)",
+    )
 
 
 def _version(gpu: Mapping[str, Any], planned: Plan, state: Activation) -> Iterator[Check]:

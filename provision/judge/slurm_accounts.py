@@ -49,20 +49,32 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
         "users": len(wanted.default_accounts),
     }
     judged = [_check(name, counts[name], [change.says for change in found if change.what == name]) for name in counts]
-    return [*judged, _gone(database, set(wants["gone"]))]
+    return [*judged, _gone(database, wanted, set(wants["gone"]))]
 
 
-def _gone(database: Database, gone: set[str]) -> Check:
-    """Name who is gone from the machines and still has accounts in the database; nobody else's entry is looked at."""
-    left = sorted((user, account) for account, user in database.associations if user in gone)
+def _gone(database: Database, wanted: Accounts, gone: set[str]) -> Check:
+    """Name what left the inventory and is still in the database: users whose logins are gone, and QOS.
+
+    Of the QOS, where the inventory declares any: those that it does not, but Slurm's own, "normal".
+    """
+    left = [
+        (f"{user} is still in account {account}", f"among the users of {account} in slurm_accounts: {{name: {user}, ")
+        for account, user in sorted(database.associations)
+        if user in gone
+    ]
+    declared = {qos.name for qos in wanted.qos} | {"normal"}
+    left += [
+        (f"QOS {name} is not in slurm_qos", f"declare it, or delete it, in slurm_qos: {{name: {name}, ")
+        for name in sorted(set(database.qos) - declared if wanted.qos else ())
+    ]
     return SUBJECT.check(
         "gone",
         Verdict.WARN if left else Verdict.PASS,
-        brief([f"{user} is still in account {account}" for user, account in left]) or "nobody",
-        "every user with an account exists on the machines",
+        brief([observed for observed, _ in left]) or "nobody",
+        "users with an account exist on the machines, and the inventory has each QOS",
         source="cluster_users, sacctmgr",
-        cause="a user who is taken out of slurm_accounts stays in Slurm's database" if left else "",
-        fix=f"among the users of {left[0][1]} in slurm_accounts: {{name: {left[0][0]}, state: absent}}" if left else "",
+        cause="what is taken out of a list stays in Slurm's database" if left else "",
+        fix=f"{left[0][1]}state: absent}}" if left else "",
     )
 
 

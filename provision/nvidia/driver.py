@@ -8,7 +8,7 @@ is downloaded.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -55,9 +55,10 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
 
     # Signed modules come ready-made for a kernel; elsewhere DKMS builds them.
     signed = source == "distribution" and system.id == "ubuntu" and gpu["secure_boot"] is True
-    kernels = tuple(str(kernel) for kernel in wants["kernels"]) or tuple(
-        dict.fromkeys(filter(None, (gpu["kernel"]["running"], gpu["kernel"]["newest"])))
-    )
+    offered = wants.get("kernels_offered")
+    missing = None if offered is None else packages.kernels_offered(str(offered))
+    newest = bool(wants["newest_kernel"])
+    kernels = _kernels(gpu, wants, (gpu["kernel"]["newest"], *(missing or ())) if newest else ())
     url = str(wants["repository"]) or packages.folder(system, str(machine["architecture"]))
     # Where Fabric Manager runs, the driver cannot move without it: what is installed counts as the version asked for.
     there = installed_version(gpu["packages"])
@@ -79,6 +80,8 @@ def plan(machine: Mapping[str, Any], wants: Mapping[str, Any]) -> Plan:
         repository="" if source == "distribution" else url,
         needless=rules.needless(gpu, manager, wants),
         hold_kernels=bool(wants["hold_kernels"]),
+        newest_kernel=newest,
+        kernels_offered=missing,
         absent=absent,
         obsolete=tuple(path for path in absent if gpu["files"].get(path, {}).get("kind", "absent") != "absent"),
     )
@@ -125,6 +128,13 @@ def _same_source(origin: str, repository: str) -> bool:
         return packages.REPOSITORIES not in origin
     address = re.sub(r"^file:/+", "file:/", repository.rstrip("/"))
     return f"{origin} ".replace("/ ", " ").startswith(f"{address} ")
+
+
+def _kernels(gpu: Mapping[str, Any], wants: Mapping[str, Any], newer: Iterable[str]) -> tuple[str, ...]:
+    """Return the kernels that must have the module; ``newer`` are those that the machine is to boot."""
+    declared = [str(kernel) for kernel in wants["kernels"]]
+    found = declared or [gpu["kernel"]["running"], gpu["kernel"]["newest"]]
+    return tuple(dict.fromkeys(filter(None, (*found, *newer))))
 
 
 def _key(system: packages.System, source: str, url: str, wants: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from NVIDIA's and the distributions' documentation and from other people's scrip
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -100,6 +101,11 @@ def headers(kernels: Sequence[str], *, signed: bool) -> list[str]:
     if signed:
         return []
     return ["dkms", *(f"linux-headers-{kernel}" for kernel in kernels)]
+
+
+def kernels_offered(simulated: str) -> tuple[str, ...]:
+    """Return the releases of the kernels that ``apt-get --simulate install`` said it would install."""
+    return tuple(dict.fromkeys(re.findall(r"(?m)^Inst linux-image-(?:unsigned-)?(\d\S*)", simulated)))
 
 
 def driver(

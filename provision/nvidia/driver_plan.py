@@ -25,6 +25,7 @@ class StepKind(StrEnum):
     """What a step of a plan does. The role's tasks go by these words."""
 
     INSTALL = "install"
+    KERNEL = "kernel"
     REPLACE = "replace"
     REMOVE = "remove"
     WRITE = "write"
@@ -61,6 +62,8 @@ class Plan:
     and ``fingerprints``. ``repository`` is NVIDIA's or a mirror's address, empty for the distribution's. ``absent``
     are files of ours for another source of packages, ``obsolete`` those of them that are there. ``pending`` is
     what differs from the machine; nothing pending is nothing to do, and it is ``disruptive`` where one of its steps is.
+    ``newest_kernel``: the machine is to run the archive's newest one; ``kernels_offered`` are those that it lacks, None
+    where the archive was not asked.
     """
 
     skip: str = ""
@@ -81,6 +84,8 @@ class Plan:
     fabric: tuple[str, ...] = ()
     needless: tuple[str, ...] = ()
     hold_kernels: bool = True
+    newest_kernel: bool = False
+    kernels_offered: tuple[str, ...] | None = None
     disruptive: bool = False
     pending: tuple[Step, ...] = ()
 

@@ -77,6 +77,7 @@ def is_open(module: Mapping[str, Any]) -> bool:
 def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
     """Yield what a run would change on disk and in the kernel."""
     found = installed_version(gpu["packages"])
+    yield from _kernel_to_change(gpu, plan)
     yield from _packages_to_change(gpu, plan, found)
     yield from (Step(StepKind.WRITE, f"write {path}", disruptive=False) for path in _to_write(gpu, plan))
     yield from (Step(StepKind.REMOVE, f"remove {path}", disruptive=False) for path in plan.obsolete)
@@ -97,6 +98,19 @@ def difference(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
         yield Step(StepKind(state.action), f"{state.action}: {state.reason}")
     if found and gpu["gpus"] and state.action == "none":
         yield from _services_to_start(gpu, plan)
+
+
+def _kernel_to_change(gpu: Mapping[str, Any], plan: Plan) -> Iterator[Step]:
+    """Yield what brings the machine to the archive's newest kernel, where that was asked for."""
+    running, newest = str(gpu["kernel"]["running"]), str(gpu["kernel"]["newest"])
+    if not plan.newest_kernel:
+        return
+    if plan.kernels_offered:
+        yield Step(StepKind.KERNEL, f"install kernel {', '.join(plan.kernels_offered)}, and reboot")
+    elif newest and newest != running:
+        yield Step(StepKind.KERNEL, f"reboot from kernel {running} to {newest}")
+    elif plan.kernels_offered is None:
+        yield Step(StepKind.KERNEL, f"look for a kernel newer than {running}, install it, and reboot")
 
 
 def _packages_to_change(gpu: Mapping[str, Any], plan: Plan, found: str) -> Iterator[Step]:
@@ -175,6 +189,8 @@ def consequences(gpu: Mapping[str, Any], plan: Plan) -> list[Consequence]:
     if not plan.disruptive:
         return []
     drain = Consequence(Kind.DRAIN, "the node", "where Slurm knows it, until its jobs can use the GPUs again")
+    if another_kernel := next((step.text for step in plan.pending if step.kind is StepKind.KERNEL), ""):
+        return [drain, Consequence(Kind.REBOOT, "the machine", another_kernel)]
     running, state = gpu["kernel"]["running"], activation(gpu, plan.flavour)
     another = not installed_version(gpu["packages"]) or any(
         step.kind is StepKind.REPLACE or (step.kernel and step.kernel == running) for step in plan.pending

@@ -13,7 +13,6 @@ computers share them.
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
 import re
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from provision import content
-from provision.runner.journal_files import boot, computer, open_private, prepare, told, write_json, write_text
+from provision.runner.journal_files import boot, computer, open_private, prepare, told, user, write_json, write_text
 
 __all__ = ["Run", "at", "begin", "entries", "prepare", "runs", "state_directory", "unfinished", "write_text"]
 
@@ -194,7 +193,7 @@ def begin(
         "options": dict(options or {}),
         "hosts": None if hosts is None else list(hosts),
         "started": _now(),
-        "user": _user(),
+        "user": user(),
         "sudo_user": os.environ.get("SUDO_USER", ""),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -296,13 +295,6 @@ def last_full_verdict(found: Sequence[Run]) -> Run | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.geteuid())
 
 
 def _versions() -> dict[str, str]:

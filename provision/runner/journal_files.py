@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import getpass
 import hashlib
 import json
 import os
@@ -79,6 +80,14 @@ def boot() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return "unknown"
+
+
+def user() -> str:
+    """Return who runs this: the login name, or its number where it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())
 
 
 @cache

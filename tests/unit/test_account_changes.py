@@ -207,6 +207,17 @@ def test_who_is_gone_from_the_machines_and_still_has_an_account_is_named_with_th
     assert found.fix == "among the users of test1267 in slurm_accounts: {name: ben, state: absent}"
 
 
+def test_a_qos_that_left_the_list_is_named_with_the_line_that_removes_it() -> None:
+    there = facts(shown(database()))
+
+    found = slurm_accounts.checks(there, {**WANTS, "qos": [{**SHORT, "name": "long"}]})[-1]
+    undeclared = slurm_accounts.checks(there, {**WANTS, "qos": []})[-1]
+
+    assert (found.verdict, found.observed) == (Verdict.WARN, "QOS short is not in slurm_qos")
+    assert found.fix == "declare it, or delete it, in slurm_qos: {name: short, state: absent}"
+    assert undeclared.verdict is Verdict.PASS, "a site that declares none keeps them in Slurm alone"
+
+
 @pytest.mark.parametrize(
     ("text", "rc", "verified", "verdict"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from jinja2 import Environment
@@ -87,3 +88,10 @@ def test_a_variable_is_resolved_once_however_many_rest_on_it() -> None:
     moments = [shared.template(trust_as_template(text)) for text in ("{{ both }} {{ of_it }}", "{{ moment }}")]
 
     assert len(set(" ".join(str(moment) for moment in moments).split())) == 1
+
+
+def test_a_variable_of_a_type_that_its_role_does_not_take_is_told_with_the_role() -> None:
+    naming = plugin("plugins/action/observe.py")._naming
+
+    with pytest.raises(AnsibleActionFail, match=r"role base_system.*Fix: .*base_system_\*"), naming("base_system"):
+        Templar(DataLoader()).template(trust_as_template("{{ 'tree' + ['chrony'] }}"))

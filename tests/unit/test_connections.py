@@ -148,6 +148,7 @@ REDIRECTED = [
     "ansible_paramiko_proxy_command=nc",
     "inventory_hostname=node2",
     "clusterctl_run=mine",
+    "clusterctl_process=1",
     '{"clusterctl_left_out": ["head"]}',
 ]
 

@@ -17,6 +17,7 @@ from provision.cli import flow
 from provision.cli.main import cli
 from provision.errors import ClusterctlError, ExitCode
 from provision.events.fold import RunReport
+from provision.inventory.file import replace
 from provision.inventory.loader import load
 from provision.inventory.removed import move, moved
 from provision.inventory.valid import declared
@@ -197,3 +198,17 @@ def test_what_roles_leave_on_a_machine_is_removed_or_stays_on_purpose() -> None:
 
     assert len(left) > 10
     assert over == set()
+
+
+def test_a_replaced_file_keeps_its_mode_and_a_link_to_it_stays_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "real.ini", tmp_path / "inventory.ini"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+
+    replace(link, "new")
+
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [link, file]
