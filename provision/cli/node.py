@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as copied
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 
 from provision.cli.complete import stage_names
 from provision.cli.options import Request, ansible_options, inventory_argument
+from provision.cli.verify import state_word
 from provision.errors import ClusterctlError, ExitCode
 
 if TYPE_CHECKING:
@@ -96,22 +97,7 @@ def reboot(request: Request, nodes: str, reason: str, wait: int) -> int:
     Example:
         clusterctl node reboot node[1-4] --wait 7200
     """
-    from provision.cli import flow
-
-    names = _names(nodes)
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, names)
-    done = _have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
-    limited = copied(request, limit=",".join(names))
-    for playbooks in (["reboot"], stage_names()):
-        if done.code is ExitCode.DONE:
-            done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks)
-    if done.code is ExitCode.DONE:
-        done = _have(request, opened, passwords, "resumed", names, OURS)
-    else:
-        click.echo(f"{nodes} takes no jobs. Next: clusterctl node reboot {nodes}, or node resume {nodes}", err=True)
-    return _end(request, done)
+    return _renewed(request, nodes, reason, ("reboot", *stage_names()), f"clusterctl node reboot {nodes}", wait=wait)
 
 
 @node.command()
@@ -129,20 +115,10 @@ def replace(request: Request, name: str, fingerprint: str) -> int:
     Example:
         clusterctl node replace node4
     """
-    from provision.cli import flow
-
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, [name])
-    done = _have(request, opened, passwords, "drained", [name], f"{OURS}replace", ends=True)
-    if done.code is not ExitCode.DONE:
-        return _end(request, done)
-    trust_machine(flow.targets_of(opened.inventory, [name], request.user)[0], fingerprint)
-    limited = copied(request, limit=name)
-    done = _play(limited, copied(opened, hosts=(name,)), passwords, stage_names(), f"clusterctl node replace {name}")
-    if done.code is ExitCode.DONE:
-        done = _have(request, opened, passwords, "resumed", [name], OURS)
-    return _end(request, done)
+    again = f"clusterctl node replace {name}"
+    return _renewed(
+        request, name, "replace", stage_names(), again, before=lambda target: trust_machine(target, fingerprint)
+    )
 
 
 @node.command()
@@ -242,12 +218,46 @@ def _require_nodes(opened: Opened, names: Sequence[str]) -> None:
         )
 
 
+def _renewed(
+    request: Request,
+    nodes: str,
+    reason: str,
+    playbooks: Sequence[str],
+    again: str,
+    *,
+    wait: int = 0,
+    before: Callable[[Target], None] = lambda _: None,
+) -> int:
+    """Drain nodes, run playbooks on them without jobs, and resume them when they are as declared.
+
+    ``before`` is done to each when no job is there any more. ``again`` is the command that goes on.
+    """
+    from provision.cli import flow
+
+    names = _names(nodes)
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    _require_nodes(opened, names)
+    done = _have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
+    if done.code is not ExitCode.DONE:
+        return _end(request, done)
+    for target in flow.targets_of(opened.inventory, names, request.user):
+        before(target)
+    limited = copied(request, limit=",".join(names))
+    done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks, again)
+    if done.code is ExitCode.DONE:
+        done = _have(request, opened, passwords, "resumed", names, OURS)
+    else:
+        click.echo(f"{nodes} takes no jobs. To give it back as it is: clusterctl node resume {nodes}", err=True)
+    return _end(request, done)
+
+
 def _play(request: Request, opened: Opened, passwords: Passwords, playbooks: Sequence[str], again: str = "") -> Outcome:
     """Run playbooks that change machines, and show what they did; ``again`` is the command that goes on."""
     from provision.cli import flow
     from provision.report.summary import Printer, show_run
 
-    command = "provision" if set(playbooks) <= set(stage_names()) else "node"
+    command = "provision" if set(playbooks) & set(stage_names()) else "node"
     outcome = flow.play(command, playbooks, request, opened=opened, passwords=passwords, lock="alone")
     if not request.json:
         show_run(
@@ -364,7 +374,7 @@ def row(one: Mapping[str, Any], jobs: Mapping[str, Sequence[str]]) -> tuple[str,
     reason, since = str(one.get("reason") or ""), int(one.get("reason_at") or 0)
     return (
         str(one["name"]),
-        "+".join(one["state"]).lower(),
+        state_word(one),
         _time(since) if reason and since else "",
         str(one.get("reason_by") or "") if reason else "",
         reason,
