@@ -16,6 +16,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model import gres
 from provision.slurm.candidate import lines
+from provision.slurm.names import NEW_NODES
 
 #: What a job's cores are counted by: slurm.conf(5), NodeName.
 _SHAPE = ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
@@ -106,7 +107,7 @@ def losses(change: Taken, jobs: Iterable[Job], reservations: Mapping[str, str] |
     """Return what a change ends; ``reservations`` are the nodes of each, as a hostlist."""
     lost = [Loss(f"job {job.number} ({job.user})", why) for job in jobs if (why := next(_reasons(change, job), ""))]
     for name, nodes in (reservations or {}).items():
-        if gone := change.nodes & _names(nodes):
+        if name != NEW_NODES and (gone := change.nodes & _names(nodes)):
             lost.append(Loss(f"reservation {name}", f"loses {hostlist.fold(gone)}"))
     return lost
 

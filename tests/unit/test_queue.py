@@ -78,6 +78,12 @@ def test_a_site_may_let_jobs_end_and_a_first_provision_has_none() -> None:
     assert queue("", NOW, None, "").verdict is Verdict.SKIP
 
 
+def test_a_node_that_was_added_and_never_verified_may_go_again() -> None:
+    reserved = RESERVED.replace("=course", "=clusterctl-new")
+
+    assert queue(NOW, NOW.replace("node[1-2]", "node1"), "", reserved).verdict is Verdict.PASS
+
+
 def test_ten_thousand_jobs_are_compared_and_ten_are_named() -> None:
     jobs = "".join(f"{number}|ada|PENDING|batch||node[1-2]|N/A\n" for number in range(10_000))
 
