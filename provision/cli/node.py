@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: How the reason of each of our drains begins: plugins/modules/slurm_node.py undoes no others.
 OURS = "clusterctl: "
+#: The reason of nodes that are drained for a new slurm.conf.
+FOR_CHANGE = f"{OURS}provision"
 #: Seconds between two looks at the jobs of nodes that are drained.
 EVERY = 20
 

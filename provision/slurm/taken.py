@@ -37,10 +37,14 @@ class Job(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What would end: a job with its user, or a reservation; and why."""
+    """What would end: a job with its user, or a reservation; and why.
+
+    ``runs`` are the nodes of a job that runs: when it has ended the change may come. Nobody waits for a pending one.
+    """
 
     what: str
     why: str
+    runs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,11 @@ def jobs_in(text: str) -> list[Job]:
 
 def losses(change: Taken, jobs: Iterable[Job], reservations: Mapping[str, str] | None = None) -> list[Loss]:
     """Return what a change ends; ``reservations`` are the nodes of each, as a hostlist."""
-    lost = [Loss(f"job {job.number} ({job.user})", why) for job in jobs if (why := next(_reasons(change, job), ""))]
+    lost = [
+        Loss(f"job {job.number} ({job.user})", why, frozenset(_names(job.nodes)))
+        for job in jobs
+        if (why := next(_reasons(change, job), ""))
+    ]
     for name, nodes in (reservations or {}).items():
         if name != NEW_NODES and (gone := change.nodes & _names(nodes)):
             lost.append(Loss(f"reservation {name}", f"loses {hostlist.fold(gone)}"))
