@@ -12,7 +12,7 @@ import click
 
 from provision.cli.complete import stage_names
 from provision.cli.options import Request, ansible_options, inventory_argument, timeout_option
-from provision.cli.verify import state_word
+from provision.cli.verify import last_verdicts, state_word
 from provision.errors import ClusterctlError, ExitCode
 from provision.slurm.names import NEW_NODES
 
@@ -52,7 +52,7 @@ def node() -> None:
 @inventory_argument
 @ansible_options
 def list_nodes(request: Request) -> int:
-    """List nodes: state, since when, by whom, reason, and the jobs on each.
+    """List nodes: state, since when, by whom, reason, the jobs on each, the last verdict of verify, and the driver.
 
     \b
     Example:
@@ -405,7 +405,8 @@ def have(
     slurm, answered = outcome.report.data.get("cluster_status") or {}, outcome.code is ExitCode.DONE
     if answered and held and (wait or ends):
         outcome.code = ExitCode.MACHINE_FAILED
-    outcome.document |= {"slurm": slurm, "holding": held}
+    verified = last_verdicts(opened.path) if state == "listed" else {}
+    outcome.document |= {"slurm": slurm, "holding": held} | ({"verified": verified} if state == "listed" else {})
     if request.json:
         return outcome
     if not answered:
@@ -413,6 +414,10 @@ def have(
     rows: list[tuple[str, ...]] = [("NODE", "STATE", "SINCE", "BY", "REASON", "JOBS")]
     jobs = on_each(slurm)
     rows += [row(one, jobs) for one in slurm.get("nodes", ()) if not names or one.get("name") in names]
+    if state == "listed":
+        proven = [verified.get(cells[0], {}) for cells in rows[1:]]
+        more = [("VERIFIED", "DRIVER"), *((_proof(one), one.get("driver", "")) for one in proven)]
+        rows = [(*cells, *added) for cells, added in zip(rows, more, strict=True)]
     if len(rows) > 1:
         printer.table(rows)
     if held and state == "drained":
@@ -479,6 +484,10 @@ def row(one: Mapping[str, Any], jobs: Mapping[str, Sequence[str]]) -> tuple[str,
         reason,
         ",".join(jobs.get(one["name"], ())),
     )
+
+
+def _proof(one: Mapping[str, str]) -> str:
+    return f"{one['verdict']} {one['at'][:16].replace('T', ' ')}" if one else ""
 
 
 def _on(job: Mapping[str, Any]) -> set[str]:

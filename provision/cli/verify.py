@@ -148,6 +148,27 @@ def last(inventory: Path) -> dict[str, Any]:
     return found
 
 
+def last_verdicts(inventory: Path) -> dict[str, dict[str, str]]:
+    """Return the verdict of the last verify that spoke of each machine, when it began, and the driver that it found."""
+    from provision.runner import journal
+
+    found: dict[str, dict[str, str]] = {}
+    for run in reversed(journal.runs(journal.state_directory(inventory))):
+        report = reported(run) if run.facts.get("command") == "verify" and not run.alive else {}
+        said: dict[str, dict[str, tuple[str, str]]] = {}
+        for check in report.get("checks") or ():
+            said.setdefault(check["host"], {})[check["id"]] = (check["verdict"], check["observed"])
+        for host, checks in said.items():
+            verdicts = {verdict for verdict, _ in checks.values()}
+            word = next((word for word in ("fail", "unknown") if word in verdicts), "pass")
+            verdict, driver = checks.get("nvidia_driver.version", ("skip", ""))
+            own = {"verdict": word, "at": str(run.facts.get("started")), "driver": "" if verdict == "skip" else driver}
+            found.setdefault(host, own)
+        if report and not report.get("limited"):
+            break
+    return found
+
+
 def reported(run: Run) -> dict[str, Any]:
     """Return the report of a run that ended by itself, nothing for one that was killed while it wrote it."""
     if run.facts.get("exit_code") is None:
