@@ -9,6 +9,7 @@
 - ``held``: this run has the lease, or has it still, with a new sign of life. One call, to the controller. The machine
   joins the group ``leased``.
 - ``released``: this run has it no more.
+- ``told``: who has it is in the result, as C(holder), by one call. Nothing where it is free.
 
 What somebody else holds fails the task, with who and where; C(cluster_lease_take) takes it. In check mode nothing is
 done. A controller that does not answer is a warning: what goes on without it today goes on.
@@ -24,6 +25,7 @@ import os
 import socket
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from ansible import context
@@ -54,8 +56,9 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         args, self.controller = self._task.args, str(self._task.delegate_to or "")
         state, roles = str(args.get("state", "")), args.get("roles") or ()
-        if set(args) - {"state", "roles"} or state not in ("seen", "held", "released") or not self.controller:
-            raise AnsibleActionFail("cluster_lease takes state: seen, held or released, and is delegated")
+        ways = {"seen": self._seen, "held": self._held, "released": self._released, "told": self._holder}
+        if set(args) - {"state", "roles"} or state not in ways or not self.controller:
+            raise AnsibleActionFail("cluster_lease takes state: seen, held, released or told, and is delegated")
         result["changed"] = False
         reads = state == "seen" and set(roles) <= set(road.roles_of(["preflight"]))
         if self._task.check_mode or reads:
@@ -67,7 +70,7 @@ class ActionModule(ActionBase):
         try:
             if state != "seen" and self.controller in (task_vars.get("clusterctl_left_out") or ()):
                 raise AnsibleConnectionFailure("it could not be reached before the run")
-            return {**result, **{"seen": self._seen, "held": self._held, "released": self._released}[state](there)}
+            return {**result, **ways[state](there)}
         except (AnsibleConnectionFailure, TaskTimeoutError) as error:
             late = getattr(error, "timeout", None)
             why = f"it did not answer within {late} s" if late else str(error)
@@ -98,6 +101,15 @@ class ActionModule(ActionBase):
                 return answer
             there = answer["lease"]
         return _told(there, held=False)
+
+    def _holder(self, _there):
+        answer = self._module()
+        if answer.get("failed") or self._answer(answer["lease"]) is not lease.Answer.HELD:
+            return answer if answer.get("failed") else {}
+        there = answer["lease"]
+        found = asdict(lease.lease_from(there["text"]) or lease.Lease()) | {"renewed": int(time.time() - there["age"])}
+        told = {name: value for name, value in found.items() if name not in ("process", "bound")}
+        return {"cluster_lease": {"held": False, "holder": told}}
 
     def _module(self, **options):
         """Return what the module says, read as input."""

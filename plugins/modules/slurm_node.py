@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright the clusterctl authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take a node out of Slurm's hands before it is worked on, and give it back: only what we took ourselves.
+"""Take a node out of Slurm's hands before it is worked on or proven, and give it back: only what we took ourselves.
 
 Why not C(ansible.builtin.command) of scontrol: nothing tells it whose a drain is, and a run that ends while it waits
 would leave the drain. This saves jobs (none is running when it returns) and drains that nobody takes back. No figure:
@@ -18,17 +18,20 @@ from ansible.module_utils.machine_commands import bounded
 
 DOCUMENTATION = """
 module: slurm_node
-short_description: Drain a Slurm node and wait for its jobs, or resume what this has drained
+short_description: Drain a Slurm node and wait for its jobs, or resume what this has drained; reserve or release it
 description:
   - Runs on the controller, through slurmctld's container.
   - The reason says whose a drain is. A node that somebody else drained or set down stays as it is.
   - Jobs that do not end in time have the drain undone and the task fail, so that nothing has happened.
   - Where there is no slurmctld, or it does not know the node, nothing can be running through it; C(known) says so. A
     slurmctld that does not answer is a failure before draining, because jobs may be running.
+  - A new node is C(reserved) for one user's jobs until it is C(released). A reservation without nodes is deleted.
 options:
   names: {type: list, elements: str, required: true, description: Nodes by Slurm's names.}
-  state: {type: str, required: true, choices: [drained, resumed], description: 'What is wanted.'}
-  reason: {type: str, required: true, description: 'The reason, which marks a drain as ours.'}
+  state: {type: str, required: true, choices: [drained, resumed, reserved, released], description: 'What is wanted.'}
+  reason: {type: str, default: '', description: 'The reason, which marks a drain as ours.'}
+  reservation: {type: str, default: '', description: The name of the reservation.}
+  user: {type: str, default: '', description: Who may use the reservation.}
   prefix: {type: bool, default: false, description: 'Whether each reason that begins with C(clusterctl:) is ours.'}
   wait: {type: int, default: 0, description: Seconds to wait for the jobs of the nodes.}
   jobs_allowed: {type: bool, default: false, description: Go on although jobs are running.}
@@ -37,7 +40,7 @@ options:
 
 RETURN = """
 known: {type: list, returned: always, description: The nodes that slurmctld knows.}
-drained: {type: list, returned: always, description: Nodes that were drained or resumed.}
+drained: {type: list, returned: always, description: 'Nodes that were drained, resumed, reserved or released.'}
 jobs: {type: list, returned: always, description: Jobs that were still running when waiting ended.}
 """
 
@@ -87,8 +90,8 @@ class Controller:
         code, _, problem = self.module.run_command(bounded(["docker", "container", "inspect", self.container], ANSWER))
         return code != NO_PROGRAM and not (code and "no such container" in problem.lower())
 
-    def nodes(self, names, needed=True):
-        """Return the entries of those nodes that slurmctld knows; none where it does not answer and need not."""
+    def nodes(self, names, needed=True, others=False):
+        """Return the entries of those nodes, or of all, that slurmctld knows; none where it need not answer."""
         code, told, problem = self._run("scontrol", "show", "nodes", "--json")
         try:
             entries = json.loads(told)["nodes"] if code == 0 else None
@@ -102,7 +105,7 @@ class Controller:
                 msg=f"slurmctld does not say what runs on {', '.join(names)}: {problem.strip()[-300:]}. "
                 "Fix: clusterctl provision slurm; or, if nothing can be running, set nvidia_driver_jobs_allowed"
             )
-        return {entry["name"]: entry for entry in entries or () if entry.get("name") in names}
+        return {entry["name"]: entry for entry in entries or () if others or entry.get("name") in names}
 
     def jobs(self, names):
         """Return the jobs that hold any of the nodes."""
@@ -114,11 +117,16 @@ class Controller:
 
     def update(self, names, *words):
         """Change nodes."""
-        if not names or self.module.check_mode:
+        if names:
+            self.scontrol("update", "NodeName=" + ",".join(names), *words)
+
+    def scontrol(self, *words):
+        """Have slurmctld change something."""
+        if self.module.check_mode:
             return
-        code, _, problem = self._run("scontrol", "update", "NodeName=" + ",".join(names), *words)
+        code, _, problem = self._run("scontrol", *words)
         if code:
-            self.module.fail_json(msg=f"Slurm refused {' '.join(words)} for {', '.join(names)}: {problem.strip()}")
+            self.module.fail_json(msg=f"Slurm refused '{' '.join(words)}': {problem.strip()}")
 
 
 def drain(controller, params, check_mode):
@@ -150,13 +158,32 @@ def resume(controller, params):
     return {"known": sorted(known), "drained": mine, "jobs": [], "changed": bool(mine)}
 
 
+def reserve(controller, params):
+    """Keep nodes for one user's jobs, or no longer, in one reservation with all others that are kept."""
+    nodes, name = controller.nodes(params["names"], others=True), params["reservation"]
+    there = {node for node, entry in nodes.items() if entry.get("reservation") == name}
+    named = {node for node in params["names"] if node in nodes}
+    wanted = there | named if params["state"] == "reserved" else there - named
+    which = ("ReservationName=" + name, "Nodes=" + ",".join(sorted(wanted)))
+    if not there and wanted:
+        fixed = ("Users=" + params["user"], "StartTime=now", "Duration=UNLIMITED", "Flags=IGNORE_JOBS")
+        controller.scontrol("create", *which, *fixed)
+    elif there and not wanted:
+        controller.scontrol("delete", which[0])
+    elif there != wanted:
+        controller.scontrol("update", *which)
+    return {"known": sorted(named), "drained": sorted(there ^ wanted), "jobs": [], "changed": there != wanted}
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
-            "state": {"type": "str", "required": True, "choices": ["drained", "resumed"]},
-            "reason": {"type": "str", "required": True},
+            "state": {"type": "str", "required": True, "choices": ["drained", "resumed", "reserved", "released"]},
+            "reason": {"type": "str", "default": ""},
+            "reservation": {"type": "str", "default": ""},
+            "user": {"type": "str", "default": ""},
             "prefix": {"type": "bool", "default": False},
             "wait": {"type": "int", "default": 0},
             "jobs_allowed": {"type": "bool", "default": False},
@@ -169,6 +196,8 @@ def main():
         module.exit_json(changed=False, known=[], drained=[], jobs=[])
     if module.params["state"] == "resumed":
         module.exit_json(**resume(controller, module.params))
+    if module.params["state"] in ("reserved", "released"):
+        module.exit_json(**reserve(controller, module.params))
     result, failed = drain(controller, module.params, module.check_mode)
     if failed:
         jobs, nodes = ", ".join(result["jobs"]), ", ".join(result["known"])

@@ -174,6 +174,8 @@ def play(
                     report=report,
                     targets=[target for target in targets if target.name not in out],
                     on_event=None if quiet and not sys.stderr.isatty() else progress,
+                    # One who has typed it reads first what a stop would cut.
+                    warn=progress.warn if lock == "alone" and sys.stdin.isatty() else None,
                 )
         if report.refused:
             raise ClusterctlError(report.refused[0], fix=report.refused[1], exit_code=ExitCode.LOCKED)

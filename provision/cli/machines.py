@@ -20,6 +20,7 @@ from provision.cli.options import (
     diff_option,
     full_option,
     inventory_argument,
+    timeout_option,
 )
 from provision.errors import ClusterctlError, ExitCode, did_you_mean
 
@@ -80,8 +81,10 @@ def plan(request: Request, words: tuple[str, ...], detailed_exitcode: bool) -> i
 @click.option(
     "--kernel", is_flag=True, help="In the stage gpu, also install and boot the distribution's newest kernel."
 )
+@click.option("--drain", "drains", is_flag=True, help="Wait for running jobs that a new slurm.conf would end.")
+@timeout_option
 @ansible_options
-def provision(request: Request, words: tuple[str, ...], kernel: bool) -> int:
+def provision(request: Request, words: tuple[str, ...], kernel: bool, drains: bool, timeout: int) -> int:
     """Bring the machines to the declared state, in all stages or only in those named.
 
     A second run changes nothing. Stages: discover, preflight, base, containers, gpu, rdma, munge, slurm, monitoring.
@@ -93,12 +96,14 @@ def provision(request: Request, words: tuple[str, ...], kernel: bool) -> int:
         clusterctl provision inventory.ini gpu --kernel
     """
     inventory, stages = inventory_and_stages(words)
+    request = replace(request, inventory=inventory)
     if kernel and "gpu" not in stages:
         raise ClusterctlError("--kernel is for the stage gpu", fix="add the stage gpu, or name no stage")
     if kernel:
         newest = json.dumps({"nvidia_driver_newest_kernel": True})
         request = replace(request, extra_vars=(*request.extra_vars, newest))
-    return _run("provision", stages, replace(request, inventory=inventory), lock=None if request.check else "alone")
+    waits = timeout if drains and not request.check else None
+    return _run("provision", stages, request, lock=None if request.check else "alone", timeout=waits)
 
 
 @click.command()
@@ -173,8 +178,19 @@ def _is_path(word: str, known: Sequence[str]) -> bool:
     return not difflib.get_close_matches(word, known, n=1)
 
 
-def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None, detailed: bool = False) -> int:
+def _run(
+    command: str,
+    stages: list[str],
+    request: Request,
+    *,
+    lock: Hold | None,
+    detailed: bool = False,
+    timeout: int | None = None,
+) -> int:
+    """Run stages, and show what they did. ``timeout``: seconds to wait for jobs that the change would end."""
     from provision.cli import flow
+    from provision.cli.node import FOR_CHANGE, end, have, waited
+    from provision.judge.queue import to_drain
     from provision.report.summary import Printer, show_run
     from provision.slurm.conf import require_confinement
 
@@ -183,7 +199,15 @@ def _run(command: str, stages: list[str], request: Request, *, lock: Hold | None
     if command in ("plan", "provision"):
         require_confinement(opened.cluster)
     outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
+    if timeout is not None and (names := to_drain(outcome.report.checks)):
+        drained = have(request, opened, passwords, "drained", names, FOR_CHANGE, wait=timeout, ends=True)
+        if drained.code is not ExitCode.DONE:
+            return end(request, drained)
+        outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
     code = outcome.code
+    if timeout is not None and code not in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        # Also those of an earlier call, which has not waited long enough.
+        waited(request, opened, passwords, "resumed", [node.name for node in opened.cluster.nodes], FOR_CHANGE)
     if detailed and code is ExitCode.DONE and outcome.report.changes_pending:
         code = ExitCode.CHANGES_PENDING
         outcome.document["exit_code"] = int(code)

@@ -1,31 +1,37 @@
-"""Compute nodes of a running cluster: list, drain, resume, reboot, replace, remove."""
+"""Compute nodes of a running cluster: list, drain, resume, reboot, replace, add, remove."""
 
 from __future__ import annotations
 
 import json as json_module
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as copied
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from provision.cli.complete import stage_names
-from provision.cli.options import Request, ansible_options, inventory_argument
+from provision.cli.options import Request, ansible_options, inventory_argument, timeout_option
+from provision.cli.verify import last_verdicts, state_word
 from provision.errors import ClusterctlError, ExitCode
+from provision.slurm.names import NEW_NODES
 
 if TYPE_CHECKING:
     from provision.cli.flow import Opened, Passwords
     from provision.cli.judged import Outcome
+    from provision.runner.journal_lock import Hold
     from provision.ssh.target import Target
 
 #: How the reason of each of our drains begins: plugins/modules/slurm_node.py undoes no others.
 OURS = "clusterctl: "
+#: The reason of nodes that are drained for a new slurm.conf.
+FOR_CHANGE = f"{OURS}provision"
 #: Seconds between two looks at the jobs of nodes that are drained.
 EVERY = 20
 
-#: Stages that change on other machines when a node leaves: their names of it, Slurm's configuration, who is watched.
-WITHOUT = ("preflight", "base", "slurm", "monitoring")
+#: Stages that change on other machines when a node comes or leaves: names, mirrors of images, Slurm's configuration, who
+#: is watched.
+EVERYWHERE = ("preflight", "base", "containers", "slurm", "monitoring")
 
 _NODES = click.argument("nodes")
 _WAIT = click.option(
@@ -35,7 +41,7 @@ _WAIT = click.option(
 
 @click.group()
 def node() -> None:
-    """List compute nodes, drain, resume, reboot and replace them, and remove them from the cluster.
+    """List compute nodes, drain, resume, reboot and replace them, add them to the cluster and remove them from it.
 
     \b
     Example:
@@ -47,7 +53,7 @@ def node() -> None:
 @inventory_argument
 @ansible_options
 def list_nodes(request: Request) -> int:
-    """List nodes: state, since when, by whom, reason, and the jobs on each.
+    """List nodes: state, since when, by whom, reason, the jobs on each, the last verdict of verify, and the driver.
 
     \b
     Example:
@@ -96,22 +102,7 @@ def reboot(request: Request, nodes: str, reason: str, wait: int) -> int:
     Example:
         clusterctl node reboot node[1-4] --wait 7200
     """
-    from provision.cli import flow
-
-    names = _names(nodes)
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, names)
-    done = _have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
-    limited = copied(request, limit=",".join(names))
-    for playbooks in (["reboot"], stage_names()):
-        if done.code is ExitCode.DONE:
-            done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks)
-    if done.code is ExitCode.DONE:
-        done = _have(request, opened, passwords, "resumed", names, OURS)
-    else:
-        click.echo(f"{nodes} takes no jobs. Next: clusterctl node reboot {nodes}, or node resume {nodes}", err=True)
-    return _end(request, done)
+    return _renewed(request, nodes, reason, ("reboot", *stage_names()), f"clusterctl node reboot {nodes}", wait=wait)
 
 
 @node.command()
@@ -129,28 +120,64 @@ def replace(request: Request, name: str, fingerprint: str) -> int:
     Example:
         clusterctl node replace node4
     """
+    again = f"clusterctl node replace {name}"
+    return _renewed(
+        request, name, "replace", stage_names(), again, before=lambda target: trust_machine(target, fingerprint)
+    )
+
+
+@node.command()
+@_NODES
+@ansible_options
+def add(request: Request, nodes: str) -> int:
+    """Provision nodes that are new in the inventory, and verify them. Users' jobs begin there when verify has passed.
+
+    Write the nodes under [slurm_compute] first. Until then the reservation clusterctl-new keeps them for verify's jobs.
+
+    \b
+    Example:
+        clusterctl node add node4
+    """
     from provision.cli import flow
 
+    names, again = _names(nodes), f"clusterctl node add {nodes}"
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, [name])
-    done = _have(request, opened, passwords, "drained", [name], f"{OURS}replace", ends=True)
+    _require_nodes(opened, names)
+    done, _ = waited(request, opened, passwords, "listed")
     if done.code is not ExitCode.DONE:
-        return _end(request, done)
-    trust_machine(flow.targets_of(opened.inventory, [name], request.user)[0], fingerprint)
-    limited = copied(request, limit=name)
-    done = _play(limited, copied(opened, hosts=(name,)), passwords, stage_names(), f"clusterctl node replace {name}")
-    if done.code is ExitCode.DONE:
-        done = _have(request, opened, passwords, "resumed", [name], OURS)
-    return _end(request, done)
+        _show("node", opened, done, again)
+        return end(request, done)
+    there = done.report.data["cluster_status"]["nodes"]
+    require_new(there, names)
+    limited = copied(_told(request, cluster_test_reservation=NEW_NODES), limit=",".join(names))
+    alone = [stage for stage in stage_names() if stage != "slurm"]
+    unknown = sorted(set(names) - {one["name"] for one in there})
+    joining = _told(limited, slurm_service_node_names=unknown)
+    done = _play(joining, copied(opened, hosts=tuple(names)), passwords, ["join", *alone], again, last=False)
+    if done.code is not ExitCode.DONE:
+        return end(request, done)
+    reserving = {"slurm_service_node_names": names, "slurm_service_node_state": "reserved"}
+    whole = copied(_told(limited, **reserving), limit=None)
+    # Once more, as hardware has been discovered.
+    opened = flow.open_cluster(whole, passwords)
+    done = _play(whole, opened, passwords, EVERYWHERE, again, last=False)
+    # Another machine that failed keeps no node out of the cluster.
+    if not _done_on(done, {opened.cluster.controller, *names}):
+        return end(request, done)
+    verified = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["verify"], again)
+    if verified.code is ExitCode.DONE:
+        released = have(limited, opened, passwords, "released", names)
+        verified.code = done.code if released.code is ExitCode.DONE else released.code
+    else:
+        click.echo(f"{nodes} takes no users' jobs: it stays in the reservation {NEW_NODES}", err=True)
+    return end(request, verified)
 
 
 @node.command()
 @_NODES
 @click.option("--drain", "drains", is_flag=True, help="Drain the nodes first, and wait for their jobs.")
-@click.option(
-    "--timeout", default=86400, type=click.IntRange(0), metavar="SECONDS", show_default=True, help="For --drain."
-)
+@timeout_option
 @ansible_options
 def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
     """Remove nodes from the cluster, and what makes them part of it from their machines.
@@ -170,23 +197,22 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
     there = [name for name in names if name not in opened.inventory.groups.get(REMOVED, ())]
     _require_nodes(opened, there)
     if there and drains:
-        done = _have(request, opened, passwords, "drained", there, f"{OURS}remove", wait=timeout, ends=True)
+        done = have(request, opened, passwords, "drained", there, f"{OURS}remove", wait=timeout, ends=True)
         if done.code is not ExitCode.DONE:
-            return _end(request, done)
+            return end(request, done)
     before, again = move(opened.path, there) if there else {}, f"clusterctl node remove {nodes}"
     try:
         whole = copied(request, limit=None)
         opened = flow.open_cluster(whole, passwords)
-        done = _play(whole, opened, passwords, WITHOUT, again)
+        done = _play(whole, opened, passwords, EVERYWHERE, again)
     except ClusterctlError:
         write(before)
         raise
     if done.code is ExitCode.PREFLIGHT_REFUSED:
         write(before)
-    controller, lost = opened.cluster.controller, done.report.failed_hosts | done.report.unreachable_hosts
     # Another machine that failed keeps no node in the cluster.
-    if controller in lost or done.code not in (ExitCode.DONE, ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE):
-        return _end(request, done)
+    if not _done_on(done, {opened.cluster.controller}):
+        return end(request, done)
     limited = copied(request, limit=",".join(names))
     wiped = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["reset"])
     if wiped.code is ExitCode.DONE:
@@ -194,7 +220,7 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
         wiped.code = done.code
     else:
         click.echo(f"{nodes} is out of the cluster, but its machine is not reset yet. Next: {again}", err=True)
-    return _end(request, wiped)
+    return end(request, wiped)
 
 
 def trust_machine(target: Target, wanted: str) -> None:
@@ -242,27 +268,106 @@ def _require_nodes(opened: Opened, names: Sequence[str]) -> None:
         )
 
 
-def _play(request: Request, opened: Opened, passwords: Passwords, playbooks: Sequence[str], again: str = "") -> Outcome:
-    """Run playbooks that change machines, and show what they did; ``again`` is the command that goes on."""
-    from provision.cli import flow
-    from provision.report.summary import Printer, show_run
+def require_new(slurm: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Refuse nodes that are in the cluster: ``slurm`` are its nodes, as ``clusterctl status`` has them.
 
-    command = "provision" if set(playbooks) <= set(stage_names()) else "node"
-    outcome = flow.play(command, playbooks, request, opened=opened, passwords=passwords, lock="alone")
-    if not request.json:
-        show_run(
-            Printer(),
-            command,
-            outcome.report,
-            simulated=opened.simulated,
-            log=str(outcome.run.directory),
-            goes_with=outcome.goes_with,
-            next_command="" if outcome.code is ExitCode.DONE else again,
-        )
+    Raises:
+        ClusterctlError: slurmd of one has registered, and the node is not among the new ones.
+    """
+    for one in slurm:
+        heard = not {"UNKNOWN", "NOT_RESPONDING"} & set(one["state"])
+        if one["name"] in names and heard and one["reservation"] != NEW_NODES:
+            raise ClusterctlError(
+                f"{one['name']} is in the cluster already ({state_word(one)})",
+                fix=f"clusterctl provision --limit {one['name']}",
+                exit_code=ExitCode.PREFLIGHT_REFUSED,
+            )
+
+
+def _done_on(outcome: Outcome, machines: Collection[str]) -> bool:
+    """Tell whether a run came to its end on these machines, whatever became of others."""
+    ended = outcome.code in (ExitCode.DONE, ExitCode.MACHINE_FAILED, ExitCode.MACHINE_UNREACHABLE)
+    return ended and not set(machines) & (outcome.report.failed_hosts | outcome.report.unreachable_hosts)
+
+
+def _told(request: Request, **variables: Any) -> Request:
+    """Return the request with more variables for its run."""
+    return copied(request, extra_vars=(*request.extra_vars, json_module.dumps(variables)))
+
+
+def _renewed(
+    request: Request,
+    nodes: str,
+    reason: str,
+    playbooks: Sequence[str],
+    again: str,
+    *,
+    wait: int = 0,
+    before: Callable[[Target], None] = lambda _: None,
+) -> int:
+    """Drain nodes, run playbooks on them without jobs, and resume them when they are as declared.
+
+    ``before`` is done to each when no job is there any more. ``again`` is the command that goes on.
+    """
+    from provision.cli import flow
+
+    names = _names(nodes)
+    passwords = flow.ask(request)
+    opened = flow.open_cluster(request, passwords)
+    _require_nodes(opened, names)
+    done = have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
+    if done.code is not ExitCode.DONE:
+        return end(request, done)
+    for target in flow.targets_of(opened.inventory, names, request.user):
+        before(target)
+    limited = copied(request, limit=",".join(names))
+    done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks, again)
+    if done.code is ExitCode.DONE:
+        done = have(request, opened, passwords, "resumed", names, OURS)
+    else:
+        click.echo(f"{nodes} takes no jobs. To give it back as it is: clusterctl node resume {nodes}", err=True)
+    return end(request, done)
+
+
+def _play(
+    request: Request,
+    opened: Opened,
+    passwords: Passwords,
+    playbooks: Sequence[str],
+    again: str = "",
+    *,
+    last: bool = True,
+) -> Outcome:
+    """Run playbooks on machines, and show what they did; ``again`` is the command that goes on.
+
+    One that is not the ``last`` of a command is shown where it ends badly.
+    """
+    from provision.cli import flow
+
+    command = "provision" if set(playbooks) & set(stage_names()) else "verify" if "verify" in playbooks else "node"
+    lock: Hold = "shared" if command == "verify" else "alone"
+    outcome = flow.play(command, playbooks, request, opened=opened, passwords=passwords, lock=lock)
+    if not request.json and (last or outcome.code is not ExitCode.DONE):
+        _show(command, opened, outcome, again)
     return outcome
 
 
-def _end(request: Request, outcome: Outcome) -> int:
+def _show(command: str, opened: Opened, outcome: Outcome, again: str = "") -> None:
+    from provision.report.summary import Printer, show_run
+
+    show_run(
+        Printer(),
+        command,
+        outcome.report,
+        simulated=opened.simulated,
+        log=str(outcome.run.directory),
+        judgement=outcome.judgement,
+        goes_with=outcome.goes_with,
+        next_command="" if outcome.code is ExitCode.DONE else again,
+    )
+
+
+def end(request: Request, outcome: Outcome) -> int:
     """Print the document of what was done last, where asked, and return the exit code."""
     from provision.cli import flow
 
@@ -279,10 +384,10 @@ def _run(request: Request, state: str, names: Sequence[str] = (), reason: str = 
     passwords = flow.ask(request)
     opened = flow.open_cluster(request, passwords)
     _require_nodes(opened, names)
-    return _end(request, _have(request, opened, passwords, state, names, reason, wait=wait))
+    return end(request, have(request, opened, passwords, state, names, reason, wait=wait))
 
 
-def _have(
+def have(
     request: Request,
     opened: Opened,
     passwords: Passwords,
@@ -297,11 +402,12 @@ def _have(
     from provision.report.summary import Printer, show_run
 
     printer = Printer()
-    outcome, held = _waited(request, opened, passwords, state, names, reason, wait)
+    outcome, held = waited(request, opened, passwords, state, names, reason, wait)
     slurm, answered = outcome.report.data.get("cluster_status") or {}, outcome.code is ExitCode.DONE
     if answered and held and (wait or ends):
         outcome.code = ExitCode.MACHINE_FAILED
-    outcome.document |= {"slurm": slurm, "holding": held}
+    verified = last_verdicts(opened.path) if state == "listed" else {}
+    outcome.document |= {"slurm": slurm, "holding": held} | ({"verified": verified} if state == "listed" else {})
     if request.json:
         return outcome
     if not answered:
@@ -309,6 +415,10 @@ def _have(
     rows: list[tuple[str, ...]] = [("NODE", "STATE", "SINCE", "BY", "REASON", "JOBS")]
     jobs = on_each(slurm)
     rows += [row(one, jobs) for one in slurm.get("nodes", ()) if not names or one.get("name") in names]
+    if state == "listed":
+        proven = [verified.get(cells[0], {}) for cells in rows[1:]]
+        more = [("VERIFIED", "DRIVER"), *((_proof(one), one.get("driver", "")) for one in proven)]
+        rows = [(*cells, *added) for cells, added in zip(rows, more, strict=True)]
     if len(rows) > 1:
         printer.table(rows)
     if held and state == "drained":
@@ -316,8 +426,14 @@ def _have(
     return outcome
 
 
-def _waited(
-    request: Request, opened: Opened, passwords: Passwords, state: str, names: Sequence[str], reason: str, wait: int
+def waited(
+    request: Request,
+    opened: Opened,
+    passwords: Passwords,
+    state: str,
+    names: Sequence[str] = (),
+    reason: str = "",
+    wait: int = 0,
 ) -> tuple[Outcome, list[str]]:
     """Have the nodes in that state, and wait for their jobs; return the last outcome, and the jobs that are left."""
     from provision.cli import flow
@@ -328,8 +444,7 @@ def _waited(
         "slurm_service_node_state": state,
         "slurm_service_node_reason": reason,
     }
-    extra = (*request.extra_vars, json_module.dumps(variables))
-    request = copied(request, limit=opened.cluster.controller, extra_vars=extra)
+    request = copied(_told(request, **variables), limit=opened.cluster.controller)
     playbook = "node" if names else "status"
     end = time.monotonic() + wait
     while True:
@@ -364,12 +479,16 @@ def row(one: Mapping[str, Any], jobs: Mapping[str, Sequence[str]]) -> tuple[str,
     reason, since = str(one.get("reason") or ""), int(one.get("reason_at") or 0)
     return (
         str(one["name"]),
-        "+".join(one["state"]).lower(),
+        state_word(one),
         _time(since) if reason and since else "",
         str(one.get("reason_by") or "") if reason else "",
         reason,
         ",".join(jobs.get(one["name"], ())),
     )
+
+
+def _proof(one: Mapping[str, str]) -> str:
+    return f"{one['verdict']} {one['at'][:16].replace('T', ' ')}" if one else ""
 
 
 def _on(job: Mapping[str, Any]) -> set[str]:

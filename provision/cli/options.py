@@ -138,6 +138,10 @@ def _collected(*options: Callable[[Command], Command]) -> Callable[[Command], Co
     return decorate
 
 
+timeout_option = click.option(
+    "--timeout", default=86400, type=click.IntRange(0), metavar="SECONDS", show_default=True, help="For --drain."
+)
+
 #: For everything that runs Ansible.
 ansible_options = _collected(inventory_option, _LIMIT, *_RUNNING)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -79,7 +80,7 @@ def verify(request: Request, every: bool, junit: Path | None, strict: bool) -> i
 @inventory_argument
 @ansible_options
 def status(request: Request) -> int:
-    """Show nodes, states, GPUs, jobs, the last run and the last verdict.
+    """Show nodes, states, GPUs, jobs, who changes the cluster now, the last run and the last verdict.
 
     Connects to each node's slurmd, because Slurm itself notices a dead one only after five minutes.
 
@@ -88,6 +89,7 @@ def status(request: Request) -> int:
         clusterctl status inventory.ini
     """
     from provision.cli import flow
+    from provision.judge.lease import Lease, holder
     from provision.report.summary import Printer, show_facts, show_run
 
     passwords = flow.ask(request)
@@ -97,7 +99,8 @@ def status(request: Request) -> int:
     request = replace(request, limit=opened.cluster.controller)
     outcome = flow.play("status", ["status"], request, opened=opened, passwords=passwords, lock=None, quiet=True)
     slurm = outcome.report.data.get("cluster_status") or {}
-    outcome.document |= {"slurm": slurm, **past}
+    lease = (outcome.report.data.get("cluster_lease") or {}).get("holder")
+    outcome.document |= {"slurm": slurm, "lease": lease, **past}
     if request.json:
         flow.print_json(outcome.document)
         return int(outcome.code)
@@ -111,7 +114,9 @@ def status(request: Request) -> int:
     jobs = slurm.get("jobs", ())
     if jobs:
         printer.table([("JOB", "USER", "STATE", "NODES"), *(_job(job) for job in jobs)])
-    facts = {"jobs": len(jobs)} if slurm else {}
+    facts: dict[str, object] = {"jobs": len(jobs)} if slurm else {}
+    if lease:
+        facts |= {"changes the cluster now": holder(Lease(**lease), time.time() - lease["renewed"], now=time.time())}
     show_facts(printer, facts | {key.replace("_", " "): _run_line(value) for key, value in past.items() if value})
     if opened.simulated:
         printer.line(f"simulated: {', '.join(opened.simulated)}")
@@ -140,6 +145,27 @@ def last(inventory: Path) -> dict[str, Any]:
                 found["last_limited"] = facts | {"limit": limit}
             else:
                 found |= {"last_verdict": facts, "last_limited": None}
+    return found
+
+
+def last_verdicts(inventory: Path) -> dict[str, dict[str, str]]:
+    """Return the verdict of the last verify that spoke of each machine, when it began, and the driver that it found."""
+    from provision.runner import journal
+
+    found: dict[str, dict[str, str]] = {}
+    for run in reversed(journal.runs(journal.state_directory(inventory))):
+        report = reported(run) if run.facts.get("command") == "verify" and not run.alive else {}
+        said: dict[str, dict[str, tuple[str, str]]] = {}
+        for check in report.get("checks") or ():
+            said.setdefault(check["host"], {})[check["id"]] = (check["verdict"], check["observed"])
+        for host, checks in said.items():
+            verdicts = {verdict for verdict, _ in checks.values()}
+            word = next((word for word in ("fail", "unknown") if word in verdicts), "pass")
+            verdict, driver = checks.get("nvidia_driver.version", ("skip", ""))
+            own = {"verdict": word, "at": str(run.facts.get("started")), "driver": "" if verdict == "skip" else driver}
+            found.setdefault(host, own)
+        if report and not report.get("limited"):
+            break
     return found
 
 

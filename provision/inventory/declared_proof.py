@@ -16,7 +16,10 @@ from provision.slurm.accounts import Accounts
 from provision.slurm.accounts_read import accounts_from
 
 #: What of the inventory decides who it is.
-READ = ("cluster_test_user", "cluster_test_uid", "cluster_test_account", "slurm_accounts", "slurm_qos")
+READ = (
+    "cluster_test_user", "cluster_test_uid", "cluster_test_account", "cluster_test_reservation", "slurm_accounts",
+    "slurm_qos",
+)  # fmt: skip
 
 
 def name_of(site: Mapping[str, Any]) -> str:
@@ -51,9 +54,11 @@ def accounts_of(site: Mapping[str, Any]) -> Accounts:
 def _named(site: Mapping[str, Any]) -> str:
     """Return the user's name; refuse names and numbers that no user or account can have."""
     name, account = name_of(site), str(site.get("cluster_test_account") or "")
+    reservation = str(site.get("cluster_test_reservation") or "")
     for variable, value, form, what in (
         ("cluster_test_user", name, r"(?!root$)[a-z_][a-z0-9_.-]{0,31}", "a user's name, and not root's"),
         ("cluster_test_account", account, r"(?!root$)[a-z0-9][a-z0-9_.-]{0,39}|", "an account's name, and not root"),
+        ("cluster_test_reservation", reservation, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}|", "a reservation's name"),
     ):
         if not re.fullmatch(form, value):
             raise ClusterctlError(
@@ -79,11 +84,21 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
     if (wanted := str(site.get("cluster_test_account") or "")) and accounts.accounts:
         account = wanted
     qos = accounts.default_qos(name, account)
-    line = accounts.line_of(account)
+    line, reservation = accounts.line_of(account), str(site.get("cluster_test_reservation") or "")
     user = next((one for one in people.present if one.name == name), None)
     if user is None:
         number = number_of(site)
-        return ProofUser(name, number, number, (name,), f"/home/{name}", account=account, qos=qos, accounts=line)
+        return ProofUser(
+            name,
+            number,
+            number,
+            (name,),
+            f"/home/{name}",
+            account=account,
+            qos=qos,
+            accounts=line,
+            reservation=reservation,
+        )
     if site.get("cluster_test_uid") and number_of(site) != user.uid:
         raise ClusterctlError(
             f"cluster_test_uid is {number_of(site)}, and {name} has uid {user.uid} in cluster_users",
@@ -108,4 +123,5 @@ def proof_from(site: Mapping[str, Any], people: Users) -> ProofUser:
         account=account,
         qos=qos,
         accounts=line,
+        reservation=reservation,
     )

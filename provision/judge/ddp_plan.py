@@ -15,6 +15,8 @@ from provision.judge.ddp_evidence import one_line
 
 #: States in which Slurm can start a job on a node that shares it with nobody. Completing ends by itself.
 _FREE = frozenset({"idle", "completing", "planned"})
+#: And one whose job uses the reservation that keeps it from all others.
+_RESERVED = frozenset({"reserved", "maint"})
 _BUSY = frozenset({"allocated", "mixed", "blocked"})
 
 
@@ -77,17 +79,18 @@ def _seen(sinfo: str, foreign: Collection[str]) -> tuple[dict[str, _Seen], str]:
     return found, default
 
 
-def _free(seen: _Seen) -> bool:
-    return re.sub(r"[~+\-]+$", "", seen.state) in _FREE  # with ~ Slurm switches it on, with - it is planned for a job
+def _free(seen: _Seen, reserved: bool) -> bool:
+    free = _FREE | _RESERVED if reserved else _FREE
+    return re.sub(r"[~+\-]+$", "", seen.state) in free  # with ~ Slurm switches it on, with - it is planned for a job
 
 
-def _unable(seen: _Seen | None, unfit: str, partition: str) -> str:
+def _unable(seen: _Seen | None, unfit: str, partition: str, reserved: bool) -> str:
     """Return why no job can run on a node; empty where one can. ``unfit`` is what is known beside Slurm."""
     if seen is None:
         return "it is in no partition that the test user may use"
     if unfit:
         return one_line(unfit, 200)
-    if not _free(seen):
+    if not _free(seen, reserved):
         return f"{seen.state}: {seen.reason}" if seen.reason not in ("", "none") else seen.state
     return "" if seen.partitions or seen.foreign or partition else "all its partitions are down"
 
@@ -115,6 +118,7 @@ def plan(
     partition: str = "",
     unfit: Mapping[str, str] | None = None,
     foreign: Collection[str] = (),
+    reserved: bool = False,
 ) -> Plan:
     """Return the jobs that prove these nodes.
 
@@ -127,6 +131,7 @@ def plan(
         unfit: nodes that can run no job whatever slurmctld says of them, with the reason; Slurm hears of a node that is
             lost only after a while, and a job that is given one waits for it.
         foreign: partitions that are not for the test user, whatever sinfo shows.
+        reserved: the jobs use the reservation that the nodes of this run are in.
     """
     unfit = unfit or {}
     seen, default = _seen(sinfo, foreign)
@@ -144,7 +149,7 @@ def plan(
             apart[node] = "MIG: no training on its instances is tried, because NCCL takes no two instances of one GPU"
         elif known and known.state.rstrip("*+-~#$@!%^") in _BUSY and not known.state.endswith("*"):
             busy[node] = "busy with other jobs"
-        elif why := _unable(known, unfit.get(node, ""), partition):
+        elif why := _unable(known, unfit.get(node, ""), partition, reserved):
             out[node] = why
         elif known and (why := _elsewhere(known, partition)):
             apart[node] = why

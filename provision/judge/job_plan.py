@@ -87,7 +87,8 @@ def plan(controller: str, scope: Iterable[str], who: Submitter, machines: Mappin
             continue
         machine = machines.get(name, "")
         partition, refusal = _partition(node, partitions, closed)
-        stop = _unfit(node, Facts.of(machine, "", "") if machine else None) or refusal or _full(node, holders)
+        own = Facts.of(machine, "", "") if machine else None
+        stop = _unfit(node, own, who.reservation) or refusal or _full(node, holders)
         if stop or not partition:
             refused[name] = stop or Refusal("the node is in no partition")
             continue
@@ -100,8 +101,8 @@ def plan(controller: str, scope: Iterable[str], who: Submitter, machines: Mappin
     return Plan(targets, refused, without, holders)
 
 
-def _unfit(node: Node, own: Facts | None) -> Refusal | None:
-    if not node.fit:
+def _unfit(node: Node, own: Facts | None, reservation: str) -> Refusal | None:
+    if not node.open_to(reservation):
         reserved = node.known and node.hindered == {"RESERVED"}
         return Refusal(f"the node is {node.told}" + (f": {node.reservation}" if reserved else ""), ordinary=reserved)
     # A job's end would not be heard either, and its node be lost to all others.

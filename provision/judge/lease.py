@@ -93,13 +93,18 @@ def answer(lease: Lease | None, age: float, me: Lease, *, dead: bool = False, ta
     return Answer.FREE if dead or take or age > min(lease.bound, LONGEST) else Answer.HELD
 
 
-def refusal(lease: Lease, age: float, *, cluster: str, now: float) -> tuple[str, str]:
-    """Return who changes the cluster, and what is to be done about it."""
+def holder(lease: Lease, age: float, *, now: float) -> str:
+    """Return who changes the cluster: where from, by what, since when, and the last sign of life."""
     told = [f"'{lease.command}'" if lease.command else "", f"in {lease.directory}" if lease.directory else ""]
     run = f"run {lease.run}" if lease.run else ""
     since = f"since {_moment(lease.since)}" if lease.since else ""
     words = [" ".join(filter(None, told)), run, since, f"last sign of life {_moment(now - age)}"]
-    problem = f"the cluster {cluster} is being changed by {lease.user}@{lease.host} ({', '.join(filter(None, words))})"
+    return f"{lease.user}@{lease.host} ({', '.join(filter(None, words))})"
+
+
+def refusal(lease: Lease, age: float, *, cluster: str, now: float) -> tuple[str, str]:
+    """Return who changes the cluster, and what is to be done about it."""
+    problem = f"the cluster {cluster} is being changed by {holder(lease, age, now=now)}"
     ends = _moment(now - age + min(lease.bound, LONGEST))
     fix = (
         f"wait for its end, or ask {lease.user}. If that run is dead, add -e cluster_lease_take=true to this command, "

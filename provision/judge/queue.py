@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
-from provision.model.checks import Check, Subject, Verdict
+from provision import hostlist
+from provision.model.checks import Check, Code, Detail, Subject, Verdict
 from provision.model.text import brief
-from provision.slurm.taken import Taken, jobs_in, losses, taken
+from provision.slurm.taken import Loss, Taken, jobs_in, losses, taken
 
 #: Asked only where slurm.conf is to change. It concerns the whole cluster, as all nodes have this file.
 QUEUE = Subject("slurm_conf", names=("queue",), before=True, whole=("queue",))
 EXPECTED = "the change ends no job"
 _FIX = (
-    "drain the nodes and wait (scontrol update NodeName=NODES State=DRAIN Reason=...); give waiting jobs other nodes "
-    "(scontrol update JobId=NUMBER ReqNodeList=); end them (scancel), or let this run end them: "
-    "-e slurm_conf_end_jobs=true"
+    "wait for running jobs (clusterctl provision --drain); give waiting jobs other nodes (scontrol update JobId=NUMBER "
+    "ReqNodeList=); end them (scancel), or let this run end them: -e slurm_conf_end_jobs=true"
 )
 
 
@@ -57,4 +58,22 @@ def queue(live: str | None, wanted: str, answer: str | None, reservations: str, 
         source="the inventory, compared with the present slurm.conf" if lost else "",
         cause="the change removes what they use" if lost else "",
         fix=_FIX if lost else "",
+        details=[Detail(Code.IN_USE, hostlist.fold(there))] if (there := _awaited(change, lost)) else (),
     )
+
+
+def _awaited(change: Taken, lost: Sequence[Loss]) -> frozenset[str]:
+    """Return the nodes to drain for the change; none where something is lost however long one waits.
+
+    They are those that the change is about, as the next job could begin there, and of jobs elsewhere all.
+    """
+    if not lost or change.everything or not all(one.runs for one in lost):
+        return frozenset()
+    changed = change.nodes | change.shape | change.gres
+    return changed.union(*(one.runs for one in lost if not one.runs & changed))
+
+
+def to_drain(checks: Iterable[Check]) -> list[str]:
+    """Return the nodes whose running jobs alone keep a change from being made, in these checks of a run."""
+    found = (one for check in checks if check.id in QUEUE.ids and not check.ok for one in check.details)
+    return sorted({name for one in found if one.code is Code.IN_USE for name in hostlist.expand(one.thing)})

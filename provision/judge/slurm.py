@@ -82,7 +82,13 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
     apart = fix == _DEAF and not node.hindered - _UNHEARD
     return SUBJECT.check(
         "node_state",
-        Verdict.PASS if node.fit else Verdict.WARN if mild else Verdict.UNKNOWN if apart else Verdict.FAIL,
+        Verdict.PASS
+        if node.open_to(wants.reservation)
+        else Verdict.WARN
+        if mild
+        else Verdict.UNKNOWN
+        if apart
+        else Verdict.FAIL,
         node.told,
         expected,
         source=source,

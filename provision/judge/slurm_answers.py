@@ -129,7 +129,12 @@ class Node:
     @property
     def fit(self) -> bool:
         """True where the node takes jobs: a healthy base, and no flag that keeps them away or that nobody knows."""
-        return self.known and bool(set(self.state) & HEALTHY) and not self.hindered
+        return self.open_to("")
+
+    def open_to(self, reservation: str) -> bool:
+        """Tell whether the node takes jobs that use this reservation, which keeps all others away from it."""
+        own = {"RESERVED", "MAINTENANCE"} if reservation and reservation == self.reservation else set()
+        return self.known and bool(set(self.state) & HEALTHY) and self.hindered <= own
 
     @property
     def set_down(self) -> bool:
@@ -271,6 +276,7 @@ def status(nodes: str, jobs: str, reached: str = "") -> dict[str, Any]:
                 "reason": node.reason,
                 "reason_by": node.reason_by,
                 "reason_at": node.reason_at,
+                "reservation": node.reservation,
                 "connection": connections.get(node.name, ""),
             }
             for node in nodes_in(nodes).values()

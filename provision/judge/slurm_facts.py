@@ -27,7 +27,7 @@ class Wants:
     ``address`` the declared one, ``partitions`` the declared state by name. A node or partition that an administrator
     keeps from jobs fails only where the cluster is being ``verifying``. ``directories`` are those of cluster_mounts;
     ``home`` is ``shared`` where the test user's is, ``alone`` where there is no other machine. ``containers`` is what
-    runs those of jobs.
+    runs those of jobs. ``reservation`` is the one that the proof's jobs use.
     """
 
     host: str
@@ -44,6 +44,7 @@ class Wants:
     directories: tuple[str, ...] = ()
     home: str = ""
     containers: str = "podman"
+    reservation: str = ""
 
     @property
     def compute(self) -> bool:

@@ -12,7 +12,8 @@ class ProofUser:
 
     ``groups`` are all of the user's, the own one first. ``declared``: the site has the user in ``cluster_users``; else
     the user is made for the proof. ``account`` and ``qos`` are what their jobs are submitted with, empty where the
-    inventory says nothing of it. ``accounts`` are that account and all above it.
+    inventory says nothing of it. ``accounts`` are that account and all above it. ``reservation`` is the one of Slurm's
+    that the jobs use, empty for none.
     """
 
     name: str
@@ -25,11 +26,12 @@ class ProofUser:
     account: str = ""
     qos: str = ""
     accounts: tuple[str, ...] = ()
+    reservation: str = ""
 
     @property
     def options(self) -> tuple[str, ...]:
         """What Slurm's commands are told when they submit for the user."""
-        named = (("account", self.account), ("qos", self.qos))
+        named = (("account", self.account), ("qos", self.qos), ("reservation", self.reservation))
         return tuple(f"--{name}={value}" for name, value in named if value)
 
     def as_dict(self) -> dict[str, Any]:

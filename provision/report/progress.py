@@ -91,6 +91,13 @@ class Progress:
                 self._stream.write(line + "\n")
                 self._stream.flush()
 
+    def warn(self) -> None:
+        """Say what a stop would cut."""
+        self.say(
+            f"Not stopped. Now: {self._going.waiting(self._clock())}. Ctrl-C again ends this on all machines, except "
+            "where packages are installed or modules are built; the same command goes on later"
+        )
+
     def __call__(self, report: RunReport, event: Mapping[str, Any]) -> None:
         """Take in one event."""
         if self._verbosity >= 2 and event.get("stdout"):

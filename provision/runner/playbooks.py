@@ -77,19 +77,21 @@ def run(
     report: RunReport | None = None,
     targets: Sequence[Any] = (),
     on_event: OnEvent | None = None,
+    warn: Callable[[], None] | None = None,
 ) -> RunReport:
     """Run playbooks (names of ours, or paths) in one process and return what happened.
 
     ``inventory`` is a path, or a text with a comma as Ansible takes it (``"localhost,"``). ``report`` may hold what is
     known already, such as the probe's checks. When a signal stops the run, our processes are ended here and on
     ``targets`` (``provision.ssh.target.Target``) before this returns; ``stopped_by`` says which signal it was. A run
-    that has reached its limit (``provision.runner.limits``) is stopped in the same way, as if by SIGALRM.
+    that has reached its limit (``provision.runner.limits``) is stopped in the same way, as if by SIGALRM. With ``warn``
+    the first Ctrl-C calls it, and the second stops the run.
     """
     options = options or Options()
     paths = [content.playbook(item) if isinstance(item, str) else item.resolve() for item in playbooks]
     report = report if report is not None else RunReport()
     report.plays = [pair for path in paths for pair in _plays(path)]
-    stop = Stop(record.id)
+    stop = Stop(record.id, warn)
     deadline = Deadline({stage for stage, _ in report.plays}, len(targets), options.time_factor)
 
     def to_be_cancelled() -> bool:

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -83,10 +83,14 @@ def _place() -> str:
 
 
 class Stop:
-    """A request to stop, made by a signal, and the thread that carries it out while the runner is waiting."""
+    """A request to stop, made by a signal, and the thread that carries it out while the runner is waiting.
 
-    def __init__(self, run_id: str) -> None:
+    ``warn`` is called by the first interrupt, which then is no request: the next one is.
+    """
+
+    def __init__(self, run_id: str, warn: Callable[[], None] | None = None) -> None:
         self.run_id = run_id
+        self.warn = warn
         self.signal: int | None = None
         self._requested = threading.Event()
         self._now = threading.Event()
@@ -95,6 +99,11 @@ class Stop:
 
     def request(self, number: int, _frame: FrameType | None = None) -> None:
         """Ask for a stop; a second request does not wait for politeness any more."""
+        if number == signal.SIGINT and self.warn:
+            # Not here: what it writes to may be in the middle of a line.
+            threading.Thread(target=self.warn, daemon=True).start()
+            self.warn = None
+            return
         if self._requested.is_set():
             self._now.set()
         self.signal = self.signal or number

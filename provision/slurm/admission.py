@@ -26,7 +26,7 @@ class Submitter:
 
     ``groups`` are all of the user's, ``accounts`` the job's account and all above that, ``qos`` the job's; either is
     empty where the inventory says nothing of it. ``enforced``: slurmctld looks at accounts. ``host`` is where the job
-    is submitted, empty for anywhere.
+    is submitted, empty for anywhere. ``reservation`` is the one that the job uses.
     """
 
     groups: Collection[str]
@@ -34,6 +34,7 @@ class Submitter:
     qos: str = ""
     enforced: bool = True
     host: str = ""
+    reservation: str = ""
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,9 @@ OWNED_DATABASE_PARAMETERS = {
     "StorageUser": "MariaDB runs beside slurmdbd",
 }
 
+#: The reservation that keeps new nodes from users until they are verified.
+NEW_NODES = "clusterctl-new"
+
 #: On which ports srun is called back where the site says nothing else.
 SRUN_PORTS = "60001-63000"
 

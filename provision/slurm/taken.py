@@ -16,6 +16,7 @@ from provision import hostlist
 from provision.errors import ClusterctlError
 from provision.model import gres
 from provision.slurm.candidate import lines
+from provision.slurm.names import NEW_NODES
 
 #: What a job's cores are counted by: slurm.conf(5), NodeName.
 _SHAPE = ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
@@ -36,10 +37,14 @@ class Job(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What would end: a job with its user, or a reservation; and why."""
+    """What would end: a job with its user, or a reservation; and why.
+
+    ``runs`` are the nodes of a job that runs: when it has ended the change may come. Nobody waits for a pending one.
+    """
 
     what: str
     why: str
+    runs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -104,9 +109,13 @@ def jobs_in(text: str) -> list[Job]:
 
 def losses(change: Taken, jobs: Iterable[Job], reservations: Mapping[str, str] | None = None) -> list[Loss]:
     """Return what a change ends; ``reservations`` are the nodes of each, as a hostlist."""
-    lost = [Loss(f"job {job.number} ({job.user})", why) for job in jobs if (why := next(_reasons(change, job), ""))]
+    lost = [
+        Loss(f"job {job.number} ({job.user})", why, frozenset(_names(job.nodes)))
+        for job in jobs
+        if (why := next(_reasons(change, job), ""))
+    ]
     for name, nodes in (reservations or {}).items():
-        if gone := change.nodes & _names(nodes):
+        if name != NEW_NODES and (gone := change.nodes & _names(nodes)):
             lost.append(Loss(f"reservation {name}", f"loses {hostlist.fold(gone)}"))
     return lost
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import threading
@@ -13,7 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from ansible_runs import INVENTORY, processes_of, run, stages_in, start, until_held, write_inventory, write_playbook
+from ansible_runs import (
+    HOLD,
+    INVENTORY,
+    processes_of,
+    run,
+    stages_in,
+    start,
+    until_held,
+    write_inventory,
+    write_playbook,
+)
 from waiting import PATIENCE, until
 
 from provision.errors import ExitCode
@@ -257,6 +268,24 @@ def test_a_signal_ends_the_run_and_leaves_no_process(tmp_path: Path, number: int
     assert record.facts["outcome"] == "interrupted"
     with lock(state, record):
         pass
+
+
+def test_who_sits_at_a_terminal_is_told_what_runs_before_a_second_interrupt_ends_it(tmp_path: Path) -> None:
+    stages_in(tmp_path, base=HOLD)
+    inventory, ours_theirs, said = write_inventory(tmp_path), pty.openpty(), tmp_path / "said"
+    with said.open("w", encoding="utf-8") as told:
+        process = start(tmp_path, ["provision", str(inventory), "base"], stdin=ours_theirs[1], stderr=told)
+    until_held(process, tmp_path)
+
+    process.send_signal(signal.SIGINT)
+    until(lambda: "Not stopped. Now: base: Hold on" in said.read_text(encoding="utf-8"), "what runs now")
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 130, said.read_text(encoding="utf-8")
+    for one in ours_theirs:
+        os.close(one)
 
 
 class Killed(NamedTuple):

@@ -104,7 +104,7 @@ def test_no_job_is_given_to_a_node_whose_own_answer_says_that_slurmd_is_gone() -
     args = {
         "said": SAID,
         "scope": ["node1", "node2"],
-        "user": {"groups": ["slurmtest"], "accounts": [], "qos": ""},
+        "user": {"groups": ["slurmtest"], "accounts": [], "qos": "", "reservation": ""},
         "machines": "answer",
     }
 
@@ -120,7 +120,7 @@ def test_no_job_is_given_to_a_node_whose_own_answer_says_that_slurmd_is_gone() -
 def test_who_submits_is_compared_with_what_partitions_say_and_the_proof_of_training_is_told() -> None:
     rules = {"name": "paid", "partition": {"state": ["UP"]}, "accounts": {"allowed": "gold"}}
     said = SAID.replace(json.dumps(PARTITIONS), json.dumps({"partitions": [*PARTITIONS["partitions"], rules]}))
-    user = {"groups": ["slurmtest"], "accounts": ["test", "root"], "qos": ""}
+    user = {"groups": ["slurmtest"], "accounts": ["test", "root"], "qos": "", "reservation": ""}
     args = {"said": said, "scope": [], "user": user, "machines": "answer"}
 
     facts = act(jobs_planned, args, hostvars={})["ansible_facts"]
@@ -137,7 +137,14 @@ def training(facts: dict[str, Any], scope: list[str], **node3: Any) -> dict[str,
     hostvars["node3"] |= node3
     return act(
         ddp_planned,
-        {"sinfo": SINFO, "ranks": dict.fromkeys(names, 2), "scope": scope, "partition": "", "foreign": {}},
+        {
+            "sinfo": SINFO,
+            "ranks": dict.fromkeys(names, 2),
+            "scope": scope,
+            "partition": "",
+            "foreign": {},
+            "reservation": "",
+        },
         delegate_to="head",
         hostvars=hostvars,
         ansible_delegated_vars={"head": {"ansible_facts": facts}},

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from provision.cli.main import cli
-from provision.cli.node import holding, on_each, row
+from provision.cli.node import holding, on_each, require_new, row
+from provision.errors import ClusterctlError, ExitCode
 
 SLURM = {
     "nodes": [
@@ -46,7 +47,34 @@ def test_what_holds_a_node_is_named_with_its_limit() -> None:
     assert second.startswith("job 9 (cyd) on node2, at the latest until 1970-01-0")
 
 
-@pytest.mark.parametrize("words", [["drain", "node9", "--reason", "x"], ["resume", "node[1-9]"]])
+@pytest.mark.parametrize(
+    ("state", "reservation", "new"),
+    [
+        (["IDLE"], "", False),
+        (["IDLE", "RESERVED"], "course", False),
+        (["IDLE", "DRAIN"], "", False),
+        # Of a call that was stopped: after slurmctld knew the node, and after it was reserved.
+        (["UNKNOWN"], "", True),
+        (["DOWN", "NOT_RESPONDING"], "", True),
+        (["IDLE", "RESERVED"], "clusterctl-new", True),
+    ],
+)
+def test_a_node_in_the_cluster_is_not_added_and_one_that_was_begun_goes_on(
+    state: list[str], reservation: str, new: bool
+) -> None:
+    nodes = [{"name": "node1", "state": ["IDLE"], "reservation": ""}]
+    nodes.append({"name": "node2", "state": state, "reservation": reservation})
+
+    require_new(nodes, ["node3"])
+    if new:
+        require_new(nodes, ["node2", "node3"])
+        return
+    with pytest.raises(ClusterctlError, match="node2 is in the cluster already") as refused:
+        require_new(nodes, ["node2", "node3"])
+    assert refused.value.exit_code is ExitCode.PREFLIGHT_REFUSED
+
+
+@pytest.mark.parametrize("words", [["drain", "node9", "--reason", "x"], ["resume", "node[1-9]"], ["add", "node9"]])
 def test_a_node_that_the_inventory_does_not_have_is_refused(tmp_path: Path, words: list[str]) -> None:
     inventory = tmp_path / "inventory.ini"
     inventory.write_text(

@@ -73,6 +73,14 @@ def test_the_partition_that_has_all_nodes_is_preferred_to_several() -> None:
     assert jobs(planned(text, {"node1": 2, "node2": 2})) == [(["node1", "node2"], 2, "all")]
 
 
+@pytest.mark.parametrize("state", ["reserved", "maint"])
+def test_jobs_of_the_reservation_that_nodes_are_in_run_there_and_no_others(state: str) -> None:
+    text = sinfo(node1="idle", node2=state, node3=f"{state}*")
+
+    assert jobs(planned(text, reserved=True)) == [(["node1", "node2"], 2, "batch")]
+    assert jobs(planned(text)) == [(["node1"], 2, "batch")]
+
+
 @pytest.mark.parametrize("state", ["allocated", "mixed", "ALLOCATED+"])
 def test_a_busy_node_is_left_out_named_and_no_false_alarm(state: str) -> None:
     found = planned(sinfo(node1="idle", node2=state, node3="idle"))

@@ -51,6 +51,13 @@ def test_who_is_in_no_account_has_one_of_the_own_name_or_the_one_that_is_named()
     assert proof(**named).options == ("--account=test1267", "--qos=short")
 
 
+@pytest.mark.parametrize("users", [None, [{"name": "slurmtest", "uid": 64031}]])
+def test_jobs_use_the_reservation_that_is_named(users: list[dict[str, Any]] | None) -> None:
+    assert proof(users, cluster_test_reservation="clusterctl-new").options == ("--reservation=clusterctl-new",)
+    with pytest.raises(ClusterctlError, match="cluster_test_reservation"):
+        proof(users, cluster_test_reservation="x --uid=0")
+
+
 def test_without_accounts_nothing_is_submitted_with_one() -> None:
     assert proof(cluster_test_account="test1267").options == ()
 

@@ -225,6 +225,17 @@ def test_only_nodes_that_take_jobs_are_asked_in_a_partition_that_is_open_to_the_
     }
 
 
+def test_with_a_reservation_its_nodes_are_tried_and_those_of_others_are_not() -> None:
+    nodes = [
+        node(name, state=["IDLE", "RESERVED"], reservation=kept) for name, kept in (("node1", "mine"), ("node2", "x"))
+    ]
+    said = controller(nodes, [partition()])
+
+    found = plan(said, ["node1", "node2"], Submitter(["slurmtest"], reservation="mine"), {})
+
+    assert (found.words[0], list(found.refused)) == ("node1", ["node2"])
+
+
 def test_a_full_node_is_not_waited_for_and_the_jobs_that_fill_it_are_named() -> None:
     found = planned(
         [node("node1", alloc_cpus=8), node("node2", alloc_memory=7990), node("node3", gres_used="gpu:A40:4(IDX:0-3)")],

@@ -123,6 +123,24 @@ def test_a_reservation_is_a_warning_that_names_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "reservation", "verdict"),
+    [
+        (["IDLE", "RESERVED"], "clusterctl-new", "pass"),
+        (["IDLE", "MAINTENANCE", "RESERVED"], "clusterctl-new", "pass"),
+        (["IDLE", "RESERVED"], "course", "warn"),
+        (["IDLE", "RESERVED", "DRAIN"], "clusterctl-new", "fail"),
+    ],
+)
+def test_a_node_is_well_in_the_reservation_that_the_proof_uses(
+    words: list[str], reservation: str, verdict: str
+) -> None:
+    said = controller([node(state=words, reservation=reservation)])
+    found = slurm.checks(facts(machine(), said), wants(reservation="clusterctl-new"))
+
+    assert by_name(found)["node_state"].verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("words", "verdict"),
     [
         (["IDLE", "DRAIN"], "warn"),
@@ -324,7 +342,7 @@ def test_status_is_the_same_shape_with_and_without_jobs() -> None:
 
     assert found["nodes"][0] == {
         "name": "node1", "state": ["IDLE"], "cpus": 8, "gres": "gpu:A40:4(S:0-1)", "gres_used": "gpu:A40:0(IDX:N/A)",
-        "reason": "", "reason_by": "", "reason_at": 0, "connection": "refused",
+        "reason": "", "reason_by": "", "reason_at": 0, "reservation": "", "connection": "refused",
     }  # fmt: skip
     assert (found["jobs"][0]["id"], found["jobs"][0]["user"], found["jobs"][0]["state"]) == (3, "ada", ["RUNNING"])
     assert status(controller(), "")["jobs"] == []

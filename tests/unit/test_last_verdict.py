@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provision.cli.verify import last
+from provision.cli.verify import last, last_verdicts
 from provision.runner import journal
 
 
@@ -83,3 +83,19 @@ def test_a_report_that_is_not_this_runs_own_is_no_verdict(inventory: Path, text:
     (run.directory / "report.json").write_text(text)
 
     assert last(inventory)["last_verdict"]["verdict"] == "unknown"
+
+
+def test_each_node_has_its_own_last_verdict_and_the_driver_that_was_found(inventory: Path) -> None:
+    def said(host: str, verdict: str, driver: str = "") -> list[dict[str, str]]:
+        found = {"host": host, "id": "nvidia_driver.version", "verdict": "pass" if driver else "skip"}
+        return [{**found, "observed": driver or "no GPU"}, {**found, "id": "x.y", "verdict": verdict, "observed": ""}]
+
+    verified(inventory, "fail", checks=said("node1", "fail") + said("node2", "pass"))
+    whole = verified(inventory, "fail", checks=said("node1", "fail", "580.1") + said("node2", "warn", "580.2"))
+    part = verified(inventory, "pass", limit="node1", checks=said("node1", "pass", "580.3"))
+    killed(inventory, checks=said("node2", "pass"))
+
+    assert last_verdicts(inventory) == {
+        "node1": {"verdict": "pass", "at": part.facts["started"], "driver": "580.3"},
+        "node2": {"verdict": "pass", "at": whole.facts["started"], "driver": "580.2"},
+    }

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleConnectionFailure
 from machines import act, plugin
 
 from provision.events.fold import RunReport
-from provision.judge.lease import BOUND, LONGEST, Answer, Lease, answer, lease_from, refusal
+from provision.judge.lease import BOUND, LONGEST, Answer, Lease, answer, holder, lease_from, refusal
 from provision.runner.process import gone, named
 
 ADA = Lease(
@@ -181,6 +181,20 @@ def test_who_only_reads_is_refused_by_nobody_and_asks_nobody() -> None:
     assert "failed" not in asked(head, "seen", known=ADA.text, roles=["preflight", "cluster_users"])
     assert "failed" not in asked(head, "seen")  # the controller has told nothing
     assert head.calls == 0
+
+
+def test_status_tells_who_changes_the_cluster_and_keeps_nobody() -> None:
+    head = Controller(ADA.text)
+
+    told = asked(head, "told")["cluster_lease"]
+
+    assert (told["held"], head.text, head.calls) == (False, ADA.text, 1)
+    assert holder(Lease(**told["holder"]), 60, now=told["holder"]["renewed"] + 60).startswith(
+        "ada@desk ('clusterctl provision gpu' in /srv/ada, run 20261128-140200-0001abcd, since 2026-11-28 14:02 UTC"
+    )
+    assert "cluster_lease" not in asked(Controller(""), "told")
+    assert "cluster_lease" not in asked(Controller(Lease(process="boot:1:2:3", bound=0).text), "told")
+    assert asked(Controller(lease=3), "told")["failed"]
 
 
 def test_a_controller_that_is_away_keeps_nobody_and_that_is_said() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provision.judge.queue import queue
+from provision.judge.queue import queue, to_drain
 from provision.model.checks import Verdict
 from provision.slurm.taken import jobs_in
 
@@ -56,6 +56,39 @@ def test_what_a_change_ends_is_named_with_its_user_and_why(old: str, new: str, l
     assert check.observed == ("; ".join(lost) or "the change removes nothing")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "nodes"),
+    [
+        ("CoresPerSocket=4", "CoresPerSocket=2", ["node1", "node2"]),
+        ("Gres=gpu:a100:4", "Gres=gpu:a100:2", ["node1", "node2"]),
+        # Waiting ends neither a pending job that names a node nor one whose resources are gone.
+        ("node[1-2] CPUs", "node1 CPUs", []),
+        ("Gres=gpu:h100:2", "Gres=gpu:h200:2", []),
+        ("PartitionName=debug Nodes=node3", "", []),
+        ("select/cons_tres", "select/linear", []),
+        ("PartitionName=batch", "PartitionName=more Nodes=ALL\nPartitionName=batch", []),
+    ],
+)
+def test_nodes_are_drained_for_a_change_that_only_running_jobs_keep_from_being_made(
+    old: str, new: str, nodes: list[str]
+) -> None:
+    assert to_drain([queue(NOW, NOW.replace(old, new), JOBS, RESERVED)]) == nodes
+
+
+def test_the_next_job_does_not_begin_on_a_node_that_the_change_takes_away() -> None:
+    running = "11|ada|RUNNING|batch|node3||N/A\n15|eve|COMPLETING|debug|node[2-3]||N/A\n"
+    without = NOW.replace("node[1-2] CPUs", "node1 CPUs")
+    fewer = without.replace("NodeName=node3 CPUs=8", "NodeName=node3 CPUs=4")
+
+    assert to_drain([queue(NOW, fewer, running, "")]) == ["node2", "node3"]
+    assert to_drain([queue(NOW, without, "15|eve|RUNNING|debug|node[2-3]||N/A\n", "")]) == ["node2"]
+    of_debug = NOW.replace("PartitionName=debug Nodes=node3", "")
+    assert to_drain([queue(NOW, of_debug, running, "")]) == ["node2", "node3"]
+    assert to_drain([queue(NOW, without, running, RESERVED)]) == []
+    assert to_drain([queue(NOW, fewer, running, "", ends=True)]) == []
+    assert to_drain([queue(NOW, fewer, None, "")]) == []
+
+
 @pytest.mark.parametrize("answer", [None, "slurm_load_jobs error: Unable to contact slurm controller\n", "1|ada\n"])
 def test_a_queue_that_cannot_be_read_is_never_empty(answer: str | None) -> None:
     smaller = NOW.replace("node[1-2]", "node1")
@@ -76,6 +109,12 @@ def test_a_site_may_let_jobs_end_and_a_first_provision_has_none() -> None:
 
     assert queue(NOW, smaller, JOBS, "", ends=True).verdict is Verdict.WARN
     assert queue("", NOW, None, "").verdict is Verdict.SKIP
+
+
+def test_a_node_that_was_added_and_never_verified_may_go_again() -> None:
+    reserved = RESERVED.replace("=course", "=clusterctl-new")
+
+    assert queue(NOW, NOW.replace("node[1-2]", "node1"), "", reserved).verdict is Verdict.PASS
 
 
 def test_ten_thousand_jobs_are_compared_and_ten_are_named() -> None:

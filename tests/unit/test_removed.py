@@ -96,7 +96,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
         found.append((command, tuple(playbooks), opened.hosts))
         code = play.codes.get(tuple(playbooks), ExitCode.DONE)  # type: ignore[attr-defined]
         run = SimpleNamespace(directory=Path("/nowhere"))
-        return SimpleNamespace(report=RunReport(), code=code, run=run, document={}, goes_with={})
+        return SimpleNamespace(report=RunReport(), code=code, run=run, document={}, goes_with={}, judgement=None)
 
     play.codes = {}  # type: ignore[attr-defined]
     monkeypatch.setattr(flow, "play", play)
@@ -112,7 +112,7 @@ def test_a_removal_changes_the_other_machines_first_and_then_the_nodes_own(tmp_p
 
     assert done.exit_code == 0, done.output
     assert played[1:] == [
-        ("provision", ("preflight", "base", "slurm", "monitoring"), ("head", "node1")),
+        ("provision", ("preflight", "base", "containers", "slurm", "monitoring"), ("head", "node1")),
         ("node", ("reset",), ("node2",)),
     ]
     assert "node2 is out of the cluster" in done.output
@@ -132,7 +132,7 @@ def test_what_is_refused_leaves_the_inventory_and_the_machine(
 ) -> None:
     path = tmp_path / "inventory.ini"
     path.write_text(INVENTORY, encoding="utf-8")
-    played[0][0].codes["preflight", "base", "slurm", "monitoring"] = code
+    played[0][0].codes["preflight", "base", "containers", "slurm", "monitoring"] = code
 
     done = CliRunner().invoke(cli, ["node", "remove", "node2", "-i", str(path)])
 

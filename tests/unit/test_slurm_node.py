@@ -23,12 +23,18 @@ class Slurm:
     check_mode = False
 
     def __init__(self, *state: str, reason: str = "", jobs: list[str] | None = None, answers: bool = True) -> None:
-        self.state, self.reason, self.jobs, self.answers = list(state), reason, jobs or [], answers
+        self.jobs, self.answers = jobs or [], answers
         self.engine = (0, "[]", "")
-        self.updates: list[list[str]] = []
+        self.nodes = [{"name": "node1", "state": list(state), "reason": reason}]
+        self.changes: list[list[str]] = []
         self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
                                        "prefix": False, "container": "slurmctld"}  # fmt: skip
+
+    @property
+    def updates(self) -> list[list[str]]:
+        """What was changed, without the word that says so."""
+        return [words[1:] for words in self.changes]
 
     def run_command(self, command: list[str]) -> tuple[int, str, str]:
         assert command[0] == "timeout"  # a Docker that hangs is not waited for
@@ -41,8 +47,8 @@ class Slurm:
         if words[0] == "squeue":
             return 0, "\n".join(self.jobs), ""
         if words[1] == "show":
-            return 0, json.dumps({"nodes": [{"name": "node1", "state": self.state, "reason": self.reason}]}), ""
-        self.updates.append(words[2:])
+            return 0, json.dumps({"nodes": self.nodes}), ""
+        self.changes.append(words[1:])
         return 0, "", ""
 
     def warn(self, text: str) -> None:
@@ -175,3 +181,31 @@ def test_only_a_docker_that_says_so_has_no_slurmctld(engine: tuple[int, str, str
 @pytest.mark.parametrize(("reason", "ours"), [("clusterctl: fans", True), ("bad fan", False), ("", False)])
 def test_by_the_prefix_each_drain_of_ours_is_undone_and_no_other(reason: str, ours: bool) -> None:
     assert slurm_node.to_resume({"state": ["IDLE", "DRAIN"], "reason": reason}, "clusterctl: ", True) is ours
+
+
+NEW = ("ReservationName=new", "Users=proof", "StartTime=now", "Duration=UNLIMITED", "Flags=IGNORE_JOBS")
+
+
+@pytest.mark.parametrize(
+    ("state", "there", "names", "said"),
+    [
+        ("reserved", {}, ["node2", "node1"], ["create", NEW[0], "Nodes=node1,node2", *NEW[1:]]),
+        ("reserved", {"node1": "new"}, ["node2"], ["update", NEW[0], "Nodes=node1,node2"]),
+        ("reserved", {"node1": "new"}, ["node1"], []),
+        ("reserved", {"node1": "course"}, ["node1"], ["create", NEW[0], "Nodes=node1", *NEW[1:]]),
+        ("released", {"node1": "new", "node2": "new"}, ["node2"], ["update", NEW[0], "Nodes=node1"]),
+        ("released", {"node1": "new", "node2": "course"}, ["node1"], ["delete", NEW[0]]),
+        ("released", {"node1": "course"}, ["node1", "node9"], []),
+    ],
+)
+def test_new_nodes_are_in_one_reservation_until_each_is_released(
+    state: str, there: dict[str, str], names: list[str], said: list[str]
+) -> None:
+    machine = Slurm()
+    machine.params |= {"state": state, "names": names, "reservation": "new", "user": "proof"}
+    machine.nodes = [{"name": name, "reservation": there.get(name, "")} for name in ("node1", "node2", "node3")]
+
+    result = slurm_node.reserve(slurm_node.Controller(machine), machine.params)
+
+    assert machine.changes == ([said] if said else [])
+    assert result["changed"] is bool(said)

@@ -3,9 +3,9 @@
 """Choose which jobs prove training on which nodes: ``arguments`` of the result is what ddp_submit.py takes.
 
 ``sinfo`` is what Slurm said, ``ranks`` those of every declared node, ``scope`` the nodes of this run, ``partition``
-the one to take, ``foreign`` those that are not for who submits, ``image`` empty where there is none yet. What the
-nodes declare is the inventory's, and what became of their own jobs in this run is the controller's facts. With
-C(delegate_facts) the plan is one of them, C(cluster_ddp_planned).
+the one to take, ``foreign`` those that are not for who submits, ``reservation`` the one that the jobs use, ``image``
+empty where there is none yet. What the nodes declare is the inventory's, and what became of their own jobs in this run
+is the controller's facts. With C(delegate_facts) the plan is one of them, C(cluster_ddp_planned).
 
 Why not a filter: it would have to be handed all machines' variables, and nothing could be said of what it reads. No
 figure: safety, as what machines answer is read in one place.
@@ -50,6 +50,7 @@ class ActionModule(ActionBase):
             partition=str(args["partition"]),
             unfit={host: why for host, why in unfit.items() if why},
             foreign=mapping(args["foreign"]),
+            reserved=bool(args["reservation"]),
         )
         return _told(result, found)
 

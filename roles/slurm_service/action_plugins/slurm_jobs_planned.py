@@ -36,7 +36,9 @@ class ActionModule(ActionBase):
         said, user = str(args["said"]), args["user"]
         groups, accounts = ([str(one) for one in user[name]] for name in ("groups", "accounts"))
         host = str(self._task.delegate_to or "")
-        who = job_plan.submitter(said, Submitter(groups, accounts, qos=str(user["qos"]), host=host))
+        reservation = str(user["reservation"])
+        proof = Submitter(groups, accounts, qos=str(user["qos"]), host=host, reservation=reservation)
+        who = job_plan.submitter(said, proof)
         made = job_plan.plan(said, scope, who, machines)
         planned = {name: made.as_dict(name) for name in scope}
         fit = [name for name, _, _ in made.targets]

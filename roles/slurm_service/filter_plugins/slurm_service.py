@@ -29,6 +29,7 @@ def wanted(wants):
         directories=tuple(str(path) for path in wants["directories"]),
         home=str(wants["home"]),
         containers=str(wants["containers"]),
+        reservation=str(wants["reservation"]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -111,3 +112,28 @@ def test_another_machine_takes_a_nodes_place_and_the_jobs_that_wait_for_it(lab: 
     assert (refused.returncode, done.returncode) == (2, 0), refused.stderr + done.stdout + done.stderr
     slurm(lab, "scontrol", "release", waiting)
     labs.until(lambda: lab.state(waiting) == "RUNNING", lambda: lab.state(waiting))
+
+
+def test_a_new_node_has_nobodys_jobs_until_verify_has_passed_there(lab: labs.Lab) -> None:
+    given = lab.inventory.read_text()
+    # Taken out by hand: its slurmd goes on, and would register as soon as slurmctld knows the node again.
+    lab.inventory.write_text(re.sub(r"(?m)^node2 .*\n", "", given))
+    labs.clusterctl("provision", lab.inventory)
+    beside, waiting = submit(lab, "--exclusive"), submit(lab, "--exclusive")
+    labs.until(lambda: lab.state(beside) == "RUNNING", lambda: lab.state(beside))
+    lab.inventory.write_text(given)
+
+    done = labs.clusterctl("node", "add", "node2", "-i", lab.inventory, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    labs.until(lambda: lab.state(waiting) == "RUNNING", lambda: lab.state(waiting))
+    asked = "sacct --allusers --noheader --parsable2 --allocations --nodelist=node2 --starttime=now-1hour"
+    told = lab.root("head", f"{asked} --format=JobID,Start,End").splitlines()
+    jobs = {number: (start, end) for number, start, end in (line.split("|") for line in told)}
+    start = jobs.pop(waiting)[0]
+    # Times as 2026-11-29T00:26:05. Those of verify, which were submitted later, have ended before it began.
+    of_verify = [end for number, (_, end) in jobs.items() if int(number) > int(waiting)]
+    assert of_verify, jobs
+    assert max(of_verify) <= start
+    assert lab.state(beside) == "RUNNING"
+    assert "clusterctl-new" not in slurm(lab, "scontrol", "show", "reservation")
