@@ -29,8 +29,8 @@ FOR_CHANGE = f"{OURS}provision"
 #: Seconds between two looks at the jobs of nodes that are drained.
 EVERY = 20
 
-#: Stages that change on other machines when a node comes or leaves: names, mirrors of images, Slurm's configuration, who
-#: is watched.
+#: Stages that change on other machines when a node comes or leaves: names, mirrors of images, Slurm's configuration,
+#: who is watched.
 EVERYWHERE = ("preflight", "base", "containers", "slurm", "monitoring")
 
 _NODES = click.argument("nodes")
