@@ -52,7 +52,7 @@ QUEUE = """
 def place(tmp_path: Path, **stages: str) -> Path:
     """Return a site whose stages write down what they are told."""
     write_inventory(tmp_path)
-    wanted = {name: STAGE % name for name in (*STAGES, "slurm", "verify")}
+    wanted = {name: STAGE % name for name in (*STAGES, "slurm", "monitoring", "verify")}
     stages_in(tmp_path, **wanted | stages)
     write_playbook(tmp_path / "playbooks/join.yml", STAGE % "join")
     write_playbook(tmp_path / "playbooks/status.yml", STATUS, hosts="slurm_controller")
@@ -75,7 +75,7 @@ def test_running_jobs_are_waited_for_before_a_change_that_would_end_them(tmp_pat
     assert done.returncode == 0, done
     assert said(site)[1:] == [
         "drained node1 clusterctl: provision", "base head,node1,node2 - -",
-        "containers head,node1,node2 - -", "slurm head,node1,node2 - -",
+        "containers head,node1,node2 - -", "slurm head,node1,node2 - -", "monitoring head,node1,node2 - -",
         "resumed node1 node2 clusterctl: provision",
     ]  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_a_new_node_is_provisioned_alone_then_known_to_all_and_reserved_until_ve
     # Of this verify nothing is known: what it owes never ran.
     assert (done.returncode, "stays in the reservation clusterctl-new" in done.stderr) == (8, True), done
     assert said(site) == [
-        *(f"{stage} node2 clusterctl-new -" for stage in ("join", *STAGES)),
-        *(f"{stage} head,node1,node2 clusterctl-new reserved" for stage in (*STAGES[1:], "slurm")),
+        *(f"{stage} node2 clusterctl-new -" for stage in ("join", *STAGES, "monitoring")),
+        *(f"{stage} head,node1,node2 clusterctl-new reserved" for stage in (*STAGES[1:], "slurm", "monitoring")),
         "verify node2 clusterctl-new -",
     ]
