@@ -189,8 +189,6 @@ def _run(
 ) -> int:
     """Run stages, and show what they did. ``timeout``: seconds to wait for jobs that the change would end."""
     from provision.cli import flow
-    from provision.cli.node import FOR_CHANGE, end, have, waited
-    from provision.judge.queue import to_drain
     from provision.report.summary import Printer, show_run
     from provision.slurm.conf import require_confinement
 
@@ -199,15 +197,20 @@ def _run(
     if command in ("plan", "provision"):
         require_confinement(opened.cluster)
     outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
-    if timeout is not None and (names := to_drain(outcome.report.checks)):
-        drained = have(request, opened, passwords, "drained", names, FOR_CHANGE, wait=timeout, ends=True)
-        if drained.code is not ExitCode.DONE:
-            return end(request, drained)
-        outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
+    if timeout is not None:
+        # Not for what waits for no jobs.
+        from provision.cli.node import FOR_CHANGE, end, have, waited
+        from provision.judge.queue import to_drain
+
+        if names := to_drain(outcome.report.checks):
+            drained = have(request, opened, passwords, "drained", names, FOR_CHANGE, wait=timeout, ends=True)
+            if drained.code is not ExitCode.DONE:
+                return end(request, drained)
+            outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
+        if outcome.code not in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            # Also those of an earlier call, which has not waited long enough.
+            waited(request, opened, passwords, "resumed", [node.name for node in opened.cluster.nodes], FOR_CHANGE)
     code = outcome.code
-    if timeout is not None and code not in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        # Also those of an earlier call, which has not waited long enough.
-        waited(request, opened, passwords, "resumed", [node.name for node in opened.cluster.nodes], FOR_CHANGE)
     if detailed and code is ExitCode.DONE and outcome.report.changes_pending:
         code = ExitCode.CHANGES_PENDING
         outcome.document["exit_code"] = int(code)
