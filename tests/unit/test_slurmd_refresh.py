@@ -143,6 +143,17 @@ def test_files_that_it_has_missed_are_sent_by_slurmctld(made_up: Node) -> None:
     assert made_up.asked == ["reconfigure"]
 
 
+def test_a_script_that_slurmd_may_not_run_is_sent_again(made_up: Node) -> None:
+    names = {"slurm.conf": "Prolog=begin\n", "begin": "#!/bin/sh\n", "cli_filter.lua": "return slurm.SUCCESS\n"}
+    for name, text in names.items():
+        (made_up.cache / name).write_text(text)
+    made_up.daemon.expected = module.checksums.sums(names)
+
+    assert made_up.daemon.differing() == ["begin"]
+    (made_up.cache / "begin").chmod(0o755)
+    assert made_up.daemon.differing() == []
+
+
 def test_one_that_did_not_come_up_with_its_files_is_told_once_more_and_named(made_up: Node) -> None:
     made_up.fetched(NEW, 50)
     made_up.up(6)

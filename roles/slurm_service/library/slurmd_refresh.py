@@ -88,9 +88,18 @@ class Daemon:
         return self.docker("exec", self.container, "scontrol", *words)
 
     def differing(self):
-        """Return the files that are not as expected."""
-        found = checksums.sums(slurm_running.read(self.cache))
-        return sorted(name for name, checksum in self.expected.items() if found.get(name) != checksum)
+        """Return the files that are not as expected: other content, or a script that slurmd cannot run.
+
+        slurmd 24.11.5 once left the scripts without that permission, and drained its node with "Prolog error".
+        """
+        texts = slurm_running.read(self.cache)
+        found = checksums.sums(texts)
+        return sorted(
+            name
+            for name, checksum in self.expected.items()
+            if found.get(name) != checksum
+            or (texts[name].startswith("#!") and not os.access(self.cache / name, os.X_OK))
+        )
 
     def behind(self):
         """Return what it has not got to, FILES, START or CONFIGURATION, and that in words; else nothing."""
