@@ -199,17 +199,19 @@ def _run(
     outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
     if timeout is not None:
         # Not for what waits for no jobs.
-        from provision.cli.node import FOR_CHANGE, end, have, waited
+        from provision.cli.node import end
+        from provision.cli.node_states import FOR_CHANGE, Work, change, drain
         from provision.judge.queue import to_drain
 
+        work = Work(request, opened, passwords)
         if names := to_drain(outcome.report.checks):
-            drained = have(request, opened, passwords, "drained", names, FOR_CHANGE, wait=timeout, ends=True)
+            drained = drain(work, names, FOR_CHANGE, timeout, empty=True)
             if drained.code is not ExitCode.DONE:
                 return end(request, drained)
             outcome = flow.play(command, stages, request, opened=opened, passwords=passwords, lock=lock)
         if outcome.code not in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             # Also those of an earlier call, which has not waited long enough.
-            waited(request, opened, passwords, "resumed", [node.name for node in opened.cluster.nodes], FOR_CHANGE)
+            change(work, "resumed", [node.name for node in opened.cluster.nodes], FOR_CHANGE)
     code = outcome.code
     if detailed and code is ExitCode.DONE and outcome.report.changes_pending:
         code = ExitCode.CHANGES_PENDING

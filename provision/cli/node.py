@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json as json_module
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace as copied
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from provision.cli import node_states
 from provision.cli.complete import stage_names
+from provision.cli.node_states import OURS, Work
 from provision.cli.options import Request, ansible_options, inventory_argument, timeout_option
-from provision.cli.verify import last_verdicts, state_word
+from provision.cli.verify import state_word
 from provision.errors import ClusterctlError, ExitCode
 from provision.slurm.names import NEW_NODES
 
 if TYPE_CHECKING:
-    from provision.cli.flow import Opened, Passwords
     from provision.cli.judged import Outcome
     from provision.runner.journal_lock import Hold
     from provision.ssh.target import Target
-
-#: How the reason of each of our drains begins: plugins/modules/slurm_node.py undoes no others.
-OURS = "clusterctl: "
-#: The reason of nodes that are drained for a new slurm.conf.
-FOR_CHANGE = f"{OURS}provision"
-#: Seconds between two looks at the jobs of nodes that are drained.
-EVERY = 20
 
 #: Stages that change on other machines when a node comes or leaves: names, mirrors of images, Slurm's configuration,
 #: who is watched.
@@ -59,7 +51,10 @@ def list_nodes(request: Request) -> int:
     Example:
         clusterctl node list inventory.ini
     """
-    return _run(request, "listed")
+    work = Work.begin(request)
+    outcome = node_states.ask(work)
+    node_states.show_all(work, outcome)
+    return end(request, outcome)
 
 
 @node.command()
@@ -74,7 +69,8 @@ def drain(request: Request, nodes: str, reason: str, wait: int) -> int:
     Example:
         clusterctl node drain node[1-4] --reason "new fans" --wait 7200
     """
-    return _run(request, "drained", _names(nodes), f"{OURS}{reason}", wait=wait)
+    work = _begin(request, names := _names(nodes))
+    return end(request, node_states.drain(work, names, f"{OURS}{reason}", wait))
 
 
 @node.command()
@@ -87,7 +83,8 @@ def resume(request: Request, nodes: str) -> int:
     Example:
         clusterctl node resume node[1-4]
     """
-    return _run(request, "resumed", _names(nodes), OURS)
+    work = _begin(request, names := _names(nodes))
+    return end(request, node_states.give_back(work, "resumed", names, OURS))
 
 
 @node.command()
@@ -138,36 +135,31 @@ def add(request: Request, nodes: str) -> int:
     Example:
         clusterctl node add node4
     """
-    from provision.cli import flow
-
     names, again = _names(nodes), f"clusterctl node add {nodes}"
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, names)
-    done, _ = waited(request, opened, passwords, "listed")
+    work = _begin(request, names)
+    done = node_states.ask(work)
     if done.code is not ExitCode.DONE:
-        _show("node", opened, done, again)
+        _show("node", work, done, again)
         return end(request, done)
     there = done.report.data["cluster_status"]["nodes"]
     require_new(there, names)
-    limited = copied(_told(request, cluster_test_reservation=NEW_NODES), limit=",".join(names))
     alone = [stage for stage in stage_names() if stage != "slurm"]
     unknown = sorted(set(names) - {one["name"] for one in there})
-    joining = _told(limited, slurm_service_node_names=unknown)
-    done = _play(joining, copied(opened, hosts=tuple(names)), passwords, ["join", *alone], again, last=False)
+    work = work.told(cluster_test_reservation=NEW_NODES)
+    joining = work.on(names).told(slurm_service_node_names=unknown)
+    done = _play(joining, ["join", *alone], again, last=False)
     if done.code is not ExitCode.DONE:
         return end(request, done)
-    reserving = {"slurm_service_node_names": names, "slurm_service_node_state": "reserved"}
-    whole = copied(_told(limited, **reserving), limit=None)
     # Once more, as hardware has been discovered.
-    opened = flow.open_cluster(whole, passwords)
-    done = _play(whole, opened, passwords, EVERYWHERE, again, last=False)
+    work = _whole(work)
+    reserving = work.told(slurm_service_node_names=names, slurm_service_node_state="reserved")
+    done = _play(reserving, EVERYWHERE, again, last=False)
     # Another machine that failed keeps no node out of the cluster.
-    if not _done_on(done, {opened.cluster.controller, *names}):
+    if not _done_on(done, {work.opened.cluster.controller, *names}):
         return end(request, done)
-    verified = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["verify"], again)
+    verified = _play(work.on(names), ["verify"], again)
     if verified.code is ExitCode.DONE:
-        released = have(limited, opened, passwords, "released", names)
+        released = node_states.give_back(work, "released", names)
         verified.code = done.code if released.code is ExitCode.DONE else released.code
     else:
         click.echo(f"{nodes} takes no users' jobs: it stays in the reservation {NEW_NODES}", err=True)
@@ -188,33 +180,29 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
     Example:
         clusterctl node remove node4 --drain
     """
-    from provision.cli import flow
     from provision.inventory.removed import REMOVED, move, write
 
-    names = _names(nodes)
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    there = [name for name in names if name not in opened.inventory.groups.get(REMOVED, ())]
-    _require_nodes(opened, there)
+    names, again = _names(nodes), f"clusterctl node remove {nodes}"
+    work = Work.begin(request)
+    there = [name for name in names if name not in work.opened.inventory.groups.get(REMOVED, ())]
+    _require_nodes(work, there)
     if there and drains:
-        done = have(request, opened, passwords, "drained", there, f"{OURS}remove", wait=timeout, ends=True)
+        done = node_states.drain(work, there, f"{OURS}remove", timeout, empty=True)
         if done.code is not ExitCode.DONE:
             return end(request, done)
-    before, again = move(opened.path, there) if there else {}, f"clusterctl node remove {nodes}"
+    before = move(work.opened.path, there) if there else {}
     try:
-        whole = copied(request, limit=None)
-        opened = flow.open_cluster(whole, passwords)
-        done = _play(whole, opened, passwords, EVERYWHERE, again)
+        work = _whole(work)
+        done = _play(work, EVERYWHERE, again)
     except ClusterctlError:
         write(before)
         raise
     if done.code is ExitCode.PREFLIGHT_REFUSED:
         write(before)
     # Another machine that failed keeps no node in the cluster.
-    if not _done_on(done, {opened.cluster.controller}):
+    if not _done_on(done, {work.opened.cluster.controller}):
         return end(request, done)
-    limited = copied(request, limit=",".join(names))
-    wiped = _play(limited, copied(opened, hosts=tuple(names)), passwords, ["reset"])
+    wiped = _play(work.on(names), ["reset"])
     if wiped.code is ExitCode.DONE:
         click.echo(f"{nodes} is out of the cluster; its line under [{REMOVED}] may be deleted", err=True)
         wiped.code = done.code
@@ -260,12 +248,23 @@ def _names(nodes: str) -> list[str]:
     return hostlist.expand(nodes)
 
 
-def _require_nodes(opened: Opened, names: Sequence[str]) -> None:
-    known = {node.name for node in opened.cluster.nodes}
+def _begin(request: Request, names: Sequence[str]) -> Work:
+    work = Work.begin(request)
+    _require_nodes(work, names)
+    return work
+
+
+def _require_nodes(work: Work, names: Sequence[str]) -> None:
+    known = {node.name for node in work.opened.cluster.nodes}
     if unknown := [name for name in names if name not in known]:
         raise ClusterctlError(
-            f"{unknown[0]} is no compute node of {opened.path}", fix="clusterctl node list names them"
+            f"{unknown[0]} is no compute node of {work.opened.path}", fix="clusterctl node list names them"
         )
+
+
+def _whole(work: Work) -> Work:
+    """Return the same for all machines of the inventory, which was written meanwhile."""
+    return copied(work, request=copied(work.request, limit=None)).reloaded()
 
 
 def require_new(slurm: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
@@ -290,11 +289,6 @@ def _done_on(outcome: Outcome, machines: Collection[str]) -> bool:
     return ended and not set(machines) & (outcome.report.failed_hosts | outcome.report.unreachable_hosts)
 
 
-def _told(request: Request, **variables: Any) -> Request:
-    """Return the request with more variables for its run."""
-    return copied(request, extra_vars=(*request.extra_vars, json_module.dumps(variables)))
-
-
 def _renewed(
     request: Request,
     nodes: str,
@@ -311,33 +305,21 @@ def _renewed(
     """
     from provision.cli import flow
 
-    names = _names(nodes)
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, names)
-    done = have(request, opened, passwords, "drained", names, f"{OURS}{reason}", wait=wait, ends=True)
+    work = _begin(request, names := _names(nodes))
+    done = node_states.drain(work, names, f"{OURS}{reason}", wait, empty=True)
     if done.code is not ExitCode.DONE:
         return end(request, done)
-    for target in flow.targets_of(opened.inventory, names, request.user):
+    for target in flow.targets_of(work.opened.inventory, names, request.user):
         before(target)
-    limited = copied(request, limit=",".join(names))
-    done = _play(limited, copied(opened, hosts=tuple(names)), passwords, playbooks, again)
+    done = _play(work.on(names), playbooks, again)
     if done.code is ExitCode.DONE:
-        done = have(request, opened, passwords, "resumed", names, OURS)
+        done = node_states.give_back(work, "resumed", names, OURS)
     else:
         click.echo(f"{nodes} takes no jobs. To give it back as it is: clusterctl node resume {nodes}", err=True)
     return end(request, done)
 
 
-def _play(
-    request: Request,
-    opened: Opened,
-    passwords: Passwords,
-    playbooks: Sequence[str],
-    again: str = "",
-    *,
-    last: bool = True,
-) -> Outcome:
+def _play(work: Work, playbooks: Sequence[str], again: str = "", *, last: bool = True) -> Outcome:
     """Run playbooks on machines, and show what they did; ``again`` is the command that goes on.
 
     One that is not the ``last`` of a command is shown where it ends badly.
@@ -346,20 +328,20 @@ def _play(
 
     command = "provision" if set(playbooks) & set(stage_names()) else "verify" if "verify" in playbooks else "node"
     lock: Hold = "shared" if command == "verify" else "alone"
-    outcome = flow.play(command, playbooks, request, opened=opened, passwords=passwords, lock=lock)
-    if not request.json and (last or outcome.code is not ExitCode.DONE):
-        _show(command, opened, outcome, again)
+    outcome = flow.play(command, playbooks, work.request, opened=work.opened, passwords=work.passwords, lock=lock)
+    if not work.request.json and (last or outcome.code is not ExitCode.DONE):
+        _show(command, work, outcome, again)
     return outcome
 
 
-def _show(command: str, opened: Opened, outcome: Outcome, again: str = "") -> None:
+def _show(command: str, work: Work, outcome: Outcome, again: str = "") -> None:
     from provision.report.summary import Printer, show_run
 
     show_run(
         Printer(),
         command,
         outcome.report,
-        simulated=opened.simulated,
+        simulated=work.opened.simulated,
         log=str(outcome.run.directory),
         judgement=outcome.judgement,
         goes_with=outcome.goes_with,
@@ -375,131 +357,3 @@ def end(request: Request, outcome: Outcome) -> int:
     if request.json:
         flow.print_json(outcome.document)
     return int(outcome.code)
-
-
-def _run(request: Request, state: str, names: Sequence[str] = (), reason: str = "", *, wait: int = 0) -> int:
-    """Have the nodes in that state, where names are given, and show them."""
-    from provision.cli import flow
-
-    passwords = flow.ask(request)
-    opened = flow.open_cluster(request, passwords)
-    _require_nodes(opened, names)
-    return end(request, have(request, opened, passwords, state, names, reason, wait=wait))
-
-
-def have(
-    request: Request,
-    opened: Opened,
-    passwords: Passwords,
-    state: str,
-    names: Sequence[str] = (),
-    reason: str = "",
-    *,
-    wait: int = 0,
-    ends: bool = False,
-) -> Outcome:
-    """Have the nodes in that state, where names are given, and show them. ``ends``: jobs that stay are a failure."""
-    from provision.report.summary import Printer, show_run
-
-    printer = Printer()
-    outcome, held = waited(request, opened, passwords, state, names, reason, wait)
-    slurm, answered = outcome.report.data.get("cluster_status") or {}, outcome.code is ExitCode.DONE
-    if answered and held and (wait or ends):
-        outcome.code = ExitCode.MACHINE_FAILED
-    verified = last_verdicts(opened.path) if state == "listed" else {}
-    outcome.document |= {"slurm": slurm, "holding": held} | ({"verified": verified} if state == "listed" else {})
-    if request.json:
-        return outcome
-    if not answered:
-        show_run(printer, "node", outcome.report, simulated=opened.simulated)
-    rows: list[tuple[str, ...]] = [("NODE", "STATE", "SINCE", "BY", "REASON", "JOBS")]
-    jobs = on_each(slurm)
-    rows += [row(one, jobs) for one in slurm.get("nodes", ()) if not names or one.get("name") in names]
-    if state == "listed":
-        proven = [verified.get(cells[0], {}) for cells in rows[1:]]
-        more = [("VERIFIED", "DRIVER"), *((_proof(one), one.get("driver", "")) for one in proven)]
-        rows = [(*cells, *added) for cells, added in zip(rows, more, strict=True)]
-    if len(rows) > 1:
-        printer.table(rows)
-    if held and state == "drained":
-        printer.line(f"still there: {'; '.join(held)}. The nodes take no new jobs")
-    return outcome
-
-
-def waited(
-    request: Request,
-    opened: Opened,
-    passwords: Passwords,
-    state: str,
-    names: Sequence[str] = (),
-    reason: str = "",
-    wait: int = 0,
-) -> tuple[Outcome, list[str]]:
-    """Have the nodes in that state, and wait for their jobs; return the last outcome, and the jobs that are left."""
-    from provision.cli import flow
-
-    opened = copied(opened, hosts=(opened.cluster.controller,))
-    variables = {
-        "slurm_service_node_names": list(names),
-        "slurm_service_node_state": state,
-        "slurm_service_node_reason": reason,
-    }
-    request = copied(_told(request, **variables), limit=opened.cluster.controller)
-    playbook = "node" if names else "status"
-    end = time.monotonic() + wait
-    while True:
-        outcome = flow.play("node", [playbook], request, opened=opened, passwords=passwords, lock=None, quiet=True)
-        held = holding(outcome.report.data.get("cluster_status") or {}, names)
-        if outcome.code is not ExitCode.DONE or not held or time.monotonic() >= end:
-            return outcome, held
-        click.echo(f"waiting for {'; '.join(held[:3])}", err=True)
-        time.sleep(EVERY)
-
-
-def holding(slurm: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return the jobs that are on any of the nodes: number, user, nodes, and until when they may stay."""
-    return [
-        f"job {job['id']} ({job['user']}) on {job['nodes']}, {_until(job)}"
-        for job in slurm.get("jobs", ())
-        if "PENDING" not in job["state"] and _on(job) & set(names)
-    ]
-
-
-def on_each(slurm: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the jobs that are on each node, by their numbers."""
-    found: dict[str, list[str]] = {}
-    for job in slurm.get("jobs", ()):
-        for name in _on(job):
-            found.setdefault(name, []).append(str(job["id"]))
-    return found
-
-
-def row(one: Mapping[str, Any], jobs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return a node as a row of the list."""
-    reason, since = str(one.get("reason") or ""), int(one.get("reason_at") or 0)
-    return (
-        str(one["name"]),
-        state_word(one),
-        _time(since) if reason and since else "",
-        str(one.get("reason_by") or "") if reason else "",
-        reason,
-        ",".join(jobs.get(one["name"], ())),
-    )
-
-
-def _proof(one: Mapping[str, str]) -> str:
-    return f"{one['verdict']} {one['at'][:16].replace('T', ' ')}" if one else ""
-
-
-def _on(job: Mapping[str, Any]) -> set[str]:
-    from provision import hostlist
-
-    return set(hostlist.expand(job["nodes"])) if job.get("nodes") else set()
-
-
-def _until(job: Mapping[str, Any]) -> str:
-    return f"at the latest until {_time(job['ends'])}" if job.get("ends") else "without a limit"
-
-
-def _time(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

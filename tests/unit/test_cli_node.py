@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from provision.cli.main import cli
-from provision.cli.node import holding, on_each, require_new, row
+from provision.cli.node import require_new
+from provision.cli.node_states import holding, on_each, row
 from provision.errors import ClusterctlError, ExitCode
 
 SLURM = {
