@@ -75,20 +75,11 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
         return SUBJECT.unknown("node_state", node.told, cause=facts.munge_silent, fix="systemctl status munge")
     known = reason_of(node.reason)
     cause, fix = _reason(facts, wants, node, known)
-    withheld = (bool(set(node.state) & HEALTHY) or node.set_down) and node.hindered <= WITHHELD
-    # A reservation is the site's own arrangement, and over by itself.
-    mild = withheld and (node.hindered == {"RESERVED"} or not wants.verifying)
     # Both answer on their own machines and not each other: which of them is wrong is for others to say.
     apart = fix == _DEAF and not node.hindered - _UNHEARD
     return SUBJECT.check(
         "node_state",
-        Verdict.PASS
-        if node.open_to(wants.reservation)
-        else Verdict.WARN
-        if mild
-        else Verdict.UNKNOWN
-        if apart
-        else Verdict.FAIL,
+        _verdict(node, wants, apart=apart),
         node.told,
         expected,
         source=source,
@@ -96,6 +87,17 @@ def _state(facts: Facts, wants: Wants, nodes: Mapping[str, Node]) -> Check:
         fix=fix,
         details=[Detail(known.code, node.name)] if known else (),
     )
+
+
+def _verdict(node: Node, wants: Wants, *, apart: bool) -> Verdict:
+    """Judge a node that Slurm knows; ``apart``: its daemons run, and do not hear each other."""
+    if node.open_to(wants.reservation):
+        return Verdict.PASS
+    withheld = (bool(set(node.state) & HEALTHY) or node.set_down) and node.hindered <= WITHHELD
+    # A reservation is the site's own arrangement, and over by itself.
+    if withheld and (node.hindered == {"RESERVED"} or not wants.verifying):
+        return Verdict.WARN
+    return Verdict.UNKNOWN if apart else Verdict.FAIL
 
 
 def _reason(facts: Facts, wants: Wants, node: Node, known: Reason | None) -> tuple[str, str]:
