@@ -12,7 +12,7 @@ from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.text import brief, clean
 
-SUBJECT = Subject("monitoring", ("targets",), fix="clusterctl provision monitoring")
+SUBJECT = Subject("monitoring", ("targets", "stored"), fix="clusterctl provision monitoring")
 #: On each machine, and on the controller.
 EXPORTERS = Subject("monitoring", ("key", "port", "slurm"), fix="clusterctl provision monitoring")
 
@@ -94,13 +94,17 @@ def _slurm(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
-    """Judge what Prometheus says of whom it reads. ``wants``: ``verified``, and all ``machines`` of the inventory."""
+    """Judge what Prometheus says of whom it reads, and of what it stores.
+
+    ``wants``: ``verified``, and all ``machines`` of the inventory.
+    """
     if not wants["verified"]:
-        return [SUBJECT.skip("targets", "verify asks Prometheus")]
+        return SUBJECT.all_skipped("verify asks Prometheus")
     answer = facts.get("commands", {}).get("scraped") or {"rc": None, "text": "the machine was not asked"}
-    found = _targets(answer["text"]) if answer["rc"] == 0 else None
-    if found is None:
-        return [SUBJECT.unknown("targets", "Prometheus did not answer", cause=clean(answer["text"], 200))]
+    said = _said(answer["text"]) if answer["rc"] == 0 else None
+    if said is None:
+        return SUBJECT.all_unknown("Prometheus did not answer", cause=clean(answer["text"], 200))
+    found, age = said
     machines: Sequence[str] = wants["machines"]
     found = {("node", name): "not among its targets" for name in machines} | found
     wrong = [f"{name} ({job}): {state}" for (job, name), state in found.items() if state != "up"]
@@ -112,17 +116,30 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
             "each machine of the inventory is read",
             source="Prometheus",
             cause="the machine is away, its port is closed or taken, or it has another certificate",
-        )
+        ),
+        SUBJECT.check(
+            "stored",
+            age is not None and age <= _OLD,
+            "nothing was stored in the last 5 minutes" if age is None else f"stored {age} s ago",
+            f"stored in the last {_OLD} s",
+            source="Prometheus",
+            cause="its disk is full",
+            fix="df /var/lib/prometheus and journalctl -u prometheus on that host",
+        ),
     ]
 
 
-def _targets(text: str) -> dict[tuple[str, str], str] | None:
-    """Return what Prometheus has found at each target, by job and machine: up, or what is wrong."""
+def _said(text: str) -> tuple[dict[tuple[str, str], str], int | None] | None:
+    """Return what Prometheus has found at each target, by job and machine, and the seconds since it stored something.
+
+    A target is up, or has what is wrong. No seconds: it has stored nothing for 5 minutes.
+    """
     try:
-        rows = json.loads(text)
-        return {
+        said = json.loads(text)
+        found = {
             (str(job), str(node)): "up" if health == "up" else clean(str(error or health), 200)
-            for job, node, health, error in rows
+            for job, node, health, error in said["targets"]
         }
-    except (ValueError, TypeError, RecursionError):
+        return found, None if said["age"] is None else int(said["age"])
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None

@@ -30,12 +30,18 @@ def on_machine(
 
 
 def scraped(
-    rows: Any, machines: tuple[str, ...] = ("head", "node1"), rc: int | None = 0, verified: bool = True
+    rows: Any,
+    machines: tuple[str, ...] = ("head", "node1"),
+    rc: int | None = 0,
+    verified: bool = True,
+    age: Any = 9,
+    name: str = "targets",
 ) -> Check:
-    text = rows if isinstance(rows, str) else json.dumps(rows)
+    text = rows if isinstance(rows, str) else json.dumps({"targets": rows, "age": age})
     facts: Any = {"commands": {"scraped": {"rc": rc, "text": text}}}
-    [check] = monitoring.checks(facts, {"verified": verified, "machines": list(machines)})
-    return check
+    found = {check.id: check for check in monitoring.checks(facts, {"verified": verified, "machines": list(machines)})}
+    assert found.keys() == {"monitoring.targets", "monitoring.stored"}
+    return found[f"monitoring.{name}"]
 
 
 def test_figures_that_are_slurms_own_pass() -> None:
@@ -111,7 +117,22 @@ def test_each_machine_of_the_inventory_is_read() -> None:
     assert scraped([*good[:2], ["slurm", "head", "unknown", ""]]).observed == "head (slurm): unknown"
 
 
-@pytest.mark.parametrize("rows", ["", "null", "[1]", '[["a"]]', '{"a": 1}', "[" * 5000])
+@pytest.mark.parametrize(
+    ("age", "verdict", "observed"),
+    [
+        (9, "pass", "stored 9 s ago"),
+        (200, "fail", "stored 200 s ago"),
+        (None, "fail", "nothing was stored in the last 5 minutes"),
+        ("x", "unknown", "Prometheus did not answer"),
+    ],
+)
+def test_a_prometheus_whose_disk_is_full_stores_nothing(age: Any, verdict: str, observed: str) -> None:
+    check = scraped([["node", "head", "up", ""]], age=age, name="stored")
+
+    assert (check.verdict, check.observed) == (verdict, observed)
+
+
+@pytest.mark.parametrize("rows", ["", "null", "[1]", '[["a"]]', '{"a": 1}', '{"targets": [1], "age": 1}', "[" * 5000])
 def test_a_prometheus_that_answers_something_else_is_unknown(rows: str) -> None:
     assert scraped(rows).verdict == "unknown"
 

@@ -106,6 +106,53 @@ def test_a_slurmctld_that_is_away_leaves_no_figures_of_before(provisioned_lab: l
     labs.until(provisioned_lab.nodes_are_well)
 
 
+def alerts(lab: labs.Lab) -> set[tuple[str, str]]:
+    """Return the alerts that the administrator is told of: name and node."""
+    told = json.loads(lab.root("head", "curl -sS --max-time 20 '127.0.0.1:9093/api/v2/alerts?inhibited=false'"))
+    return {(one["labels"]["alertname"], one["labels"].get("node", "")) for one in told} - {("Watchdog", "")}
+
+
+def test_a_machine_that_stops_raises_one_alert_and_a_drained_one_none(provisioned_lab: labs.Lab, watched: Path) -> None:
+    lab, rules = provisioned_lab, f"{DIRECTORY}/alerts.yml"
+    before = lab.root("head", f"cat {rules}; sed -E -i 's/for: [0-9]+m/for: 5s/' {rules}; systemctl reload prometheus")
+    labs.until(lambda: alerts(lab) == set(), lambda: str(alerts(lab)))
+    lab.root("head", "docker exec slurmctld scontrol update nodename=node1 state=drain reason=fans")
+    labs.until(lambda: prometheus(lab, 'slurm_node_flag{node="node1",flag="drain"}') != [])
+    try:
+        labs.docker("stop", "--time", "20", lab.container("node2"))
+        try:
+            labs.until(lambda: ("MachineDown", "node2") in alerts(lab), lambda: str(alerts(lab)))
+            # Slurm, too, says that it is down; whoever knows that the machine is away is not told.
+            lab.root("head", "docker exec slurmctld scontrol update nodename=node2 state=down reason=away")
+            labs.until(lambda: prometheus(lab, 'ALERTS{alertname="SlurmNodeDown",alertstate="firing"}') != [])
+            labs.until(lambda: "SlurmNodeDown" in lab.root("head", "curl -sS 127.0.0.1:9093/api/v2/alerts"))
+            assert alerts(lab) == {("MachineDown", "node2")}
+        finally:
+            lab.restart("node2")
+    finally:
+        lab.root("head", f"cat > {rules} <<'END'\n{before}\nEND\nsystemctl reload prometheus")
+        lab.root("head", "docker exec slurmctld scontrol update nodename=node[1-2] state=resume")
+    labs.until(lab.nodes_are_well)
+
+
+def test_a_full_disk_of_prometheus_is_said_and_no_job_notices(provisioned_lab: labs.Lab, watched: Path) -> None:
+    lab, store = provisioned_lab, "/var/lib/prometheus/metrics2"
+    small = f"mount -t tmpfs -o size=6m,mode=0755,uid=prometheus,gid=prometheus tmpfs {store}"
+    lab.root("head", f"systemctl stop prometheus; {small}; systemctl start prometheus")
+    try:
+        labs.until(lambda: prometheus(lab, "up") != [])
+        lab.root("head", f"dd if=/dev/zero of={store}/fill bs=64k 2>&1 || true")
+
+        def stored() -> dict[str, Any]:
+            checks = labs.document(watched, "verify")["checks"]
+            return next(one for one in checks if one["id"] == "monitoring.stored")
+
+        labs.until(lambda: stored()["verdict"] == "fail", lambda: str(stored()))
+        assert lab.said("srun --nodes=2 hostname | sort").split() == ["node1", "node2"]
+    finally:
+        lab.root("head", f"systemctl stop prometheus; umount {store}; systemctl start prometheus")
+
+
 def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, watched: Path) -> None:
     lab, drop_in = provisioned_lab, "/etc/systemd/system/prometheus-node-exporter.service.d/clusterctl.conf"
     program = "/opt/clusterctl/monitoring/slurm-metrics"
