@@ -11,6 +11,7 @@ safety, as jobs and other people's drains are not ours to end.
 from __future__ import annotations
 
 import json
+import re
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -32,6 +33,11 @@ options:
   reason: {type: str, default: '', description: 'The reason, which marks a drain as ours.'}
   reservation: {type: str, default: '', description: The name of the reservation.}
   user: {type: str, default: '', description: Who may use the reservation.}
+  gpus:
+    type: dict
+    default: {}
+    description: >-
+      By node, the GPUs that it is to have, as in C([gpu:1g.5gb:4]). One to which slurmctld gives others is not resumed.
   prefix: {type: bool, default: false, description: 'Whether each reason that begins with C(clusterctl:) is ours.'}
   wait: {type: int, default: 0, description: Seconds to wait for the jobs of the nodes.}
   jobs_allowed: {type: bool, default: false, description: Go on although jobs are running.}
@@ -63,6 +69,12 @@ def to_resume(node, reason, prefix=False):
     said = str(node.get("reason") or "").strip()
     ours = said.startswith(OURS) if prefix else said == reason
     return "DRAIN" in set(node.get("state") or ()) and ours
+
+
+def has(node, gpus):
+    """Tell whether slurmctld gives a node these GPUs, with or without their sockets: gpu:a40:4(S:0-1)."""
+    plain = re.sub(r"\([^)]*\)", "", str(node.get("gres") or "")).lower()
+    return sorted(one for one in plain.split(",") if one.startswith("gpu:")) == sorted(gpus)
 
 
 #: Seconds that an answer may take; a slurmctld with a thousand nodes takes some.
@@ -153,6 +165,7 @@ def resume(controller, params):
     """Resume the nodes whose drain is ours."""
     known = controller.nodes(params["names"], needed=False)
     mine = [name for name in sorted(known) if to_resume(known[name], params["reason"], params["prefix"])]
+    mine = [name for name in mine if name not in params["gpus"] or has(known[name], params["gpus"][name])]
     # Not UNDRAIN: a node that was rebooted meanwhile is down as well, by our doing.
     controller.update(mine, "State=RESUME")
     return {"known": sorted(known), "drained": mine, "jobs": [], "changed": bool(mine)}
@@ -184,6 +197,7 @@ def main():
             "reason": {"type": "str", "default": ""},
             "reservation": {"type": "str", "default": ""},
             "user": {"type": "str", "default": ""},
+            "gpus": {"type": "dict", "default": {}},
             "prefix": {"type": "bool", "default": False},
             "wait": {"type": "int", "default": 0},
             "jobs_allowed": {"type": "bool", "default": False},

@@ -29,7 +29,7 @@ class Slurm:
         self.changes: list[list[str]] = []
         self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
-                                       "prefix": False, "container": "slurmctld"}  # fmt: skip
+                                       "prefix": False, "gpus": {}, "container": "slurmctld"}  # fmt: skip
 
     @property
     def updates(self) -> list[list[str]]:
@@ -126,6 +126,20 @@ def test_our_own_drain_is_taken_back_also_that_of_an_interrupted_run(state: tupl
 @pytest.mark.parametrize("reason", [OURS + " and more", "clusterctl", ""])
 def test_a_reason_is_ours_only_word_for_word(reason: str) -> None:
     assert not slurm_node.to_resume({"state": ["IDLE", "DRAIN"], "reason": reason}, OURS)
+
+
+@pytest.mark.parametrize(
+    ("gres", "given_back"),
+    [("gpu:1g.5gb:4(S:0),gpu:3g.20gb:1", True), ("gpu:a100:2", False), ("gpu:1g.5gb:4", False), (None, False)],
+)
+def test_a_node_with_other_gpus_than_slurm_knows_stays_drained(gres: str | None, given_back: bool) -> None:
+    machine = Slurm("IDLE", "DRAIN", reason=OURS)
+    machine.nodes[0]["gres"] = gres
+    machine.params["gpus"] = {"node1": ["gpu:3g.20gb:1", "gpu:1g.5gb:4"]}
+
+    result = slurm_node.resume(slurm_node.Controller(machine), machine.params)
+
+    assert result["drained"] == (["node1"] if given_back else [])
 
 
 def test_a_slurmctld_that_does_not_answer_is_a_failure_because_jobs_may_be_running() -> None:

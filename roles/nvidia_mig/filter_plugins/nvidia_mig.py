@@ -7,6 +7,7 @@ from __future__ import annotations
 from ansible.errors import AnsibleFilterError
 
 from provision.judge import mig as judge
+from provision.model import gres
 from provision.nvidia import mig
 
 
@@ -33,12 +34,22 @@ def nvidia_mig_checks(answer, layout, devices, by_files):
     return [check.as_dict() for check in found]
 
 
+def nvidia_mig_gpus(value):
+    """Return the GPUs of a node_gres, one item a kind: ["gpu:1g.5gb:4"]."""
+    try:
+        kinds = gres.counts(one for one in gres.parse(value or ()) if one.name == "gpu")
+    except ValueError as error:
+        raise AnsibleFilterError(f"node_gres: {error}") from None
+    return [f"{kind}:{count}" for kind, count in kinds.items()]
+
+
 class FilterModule:
     """Filters of the role nvidia_mig."""
 
     def filters(self):
         """Return the filters by name."""
         return {
+            "nvidia_mig_gpus": nvidia_mig_gpus,
             "nvidia_mig_items": nvidia_mig_items,
             "nvidia_mig_layout": nvidia_mig_layout,
             "nvidia_mig_checks": nvidia_mig_checks,
