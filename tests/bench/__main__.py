@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import clients, commands, containers, fleet, images, overlay, recorded, roads, table
+from bench import clients, commands, containers, fleet, images, monitoring, overlay, recorded, roads, table
 from bench.processor import Cost
 
 #: The same road by clusterctl.
@@ -57,11 +57,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000, help="in the large inventory (default: 10000)")
     parser.add_argument("--machines", type=int, nargs="*", default=[3, 50, 200], help="made up (default: 3 50 200)")
     parser.add_argument("--image", type=int, default=1024, help="MB of the image that nodes are given (default: 1024)")
+    parser.add_argument("--watched", type=int, default=1000, help="nodes that Prometheus reads (default: 1000)")
     parser.add_argument("--overlay", action="store_true", help="of the inventory, overlay networks alone")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     if arguments.overlay:
-        arguments.runs, arguments.machines = 0, []
+        arguments.runs, arguments.machines, arguments.watched = 0, [], 0
     figures: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     if arguments.runs:
@@ -77,6 +78,10 @@ def main() -> None:
         figures["Slurm's commands, beside the daemon's own"] = clients.beside_the_daemon(arguments.inventory)
         figures["containers of jobs"] = containers.in_jobs(arguments.inventory)
         figures["an image to one node, and to all at once"] = images.to_nodes(arguments.inventory, arguments.image)
+    if arguments.watched:
+        figures["Prometheus"] = monitoring.of_many_nodes(arguments.watched) or {
+            "not measured": "needs the packages prometheus and prometheus-node-exporter"
+        }
     if arguments.json:
         print(json.dumps(table.plain(figures), indent=2))
     else:
