@@ -19,7 +19,7 @@ echo "== hosts"
 {slurm_running.HOSTS}
 echo "== nodes"
 out=$(sinfo --noheader --Node --states=drain,down --format='%N|%E' |
-  sed -nE 's/\|(Low |gres\/|Node unex).*//p' | sort -u | paste -sd,)
+  sed -nE 's/\|(Low |gres\/|Node unex|{slurm_running.REPLACED}).*//p' | sort -u | paste -sd,)
 [ -z "$out" ] || scontrol show nodes "$out" --json | head -c 900000
 """
 

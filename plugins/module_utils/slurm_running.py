@@ -32,12 +32,15 @@ AT_REGISTRATION = re.compile(
 #: ReturnToService=1 it stays so.
 REBOOTED = "Node unexpectedly rebooted"
 
+#: The reason of a node that is drained for seconds, while its slurmd is replaced.
+REPLACED = "clusterctl: slurmd is replaced"
+
 
 def to_resume(node):
-    """Tell whether slurmctld keeps the node out for a registration that has been followed by a better one.
+    """Tell whether a node is out for a slurmd that was replaced, or for a registration that a better one has followed.
 
-    It drained it for less than is declared, or set it DOWN because it had rebooted by itself. One that was DOWN because
-    it did not answer, and came back with less, stays DOWN: the reason is then another than that with which
+    slurmctld drained it for less than is declared, or set it DOWN because it had rebooted by itself. One that was DOWN
+    because it did not answer, and came back with less, stays DOWN: the reason is then another than that with which
     ReturnToService=1 has it back. ``node`` is its entry in ``scontrol show node --json``. None: it has not registered
     since; asking again may help.
     """
@@ -45,7 +48,8 @@ def to_resume(node):
     reason, author = str(node.get("reason") or ""), str(node.get("reason_set_by_user") or "")
     rebooted = "DOWN" in state and "DRAIN" not in state and reason.startswith(REBOOTED)
     lacking = state & {"DOWN", "DRAIN"} and AT_REGISTRATION.match(reason)
-    if author != "slurm" or not (rebooted or lacking):
+    replaced = "DRAIN" in state and reason == REPLACED
+    if not replaced and (author != "slurm" or not (rebooted or lacking)):
         return False
     return None if state & {"INVALID_REG", "NOT_RESPONDING", "UNKNOWN"} else True
 

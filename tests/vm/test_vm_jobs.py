@@ -27,9 +27,15 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
         labs.clusterctl("provision", lab.inventory, "slurm", timeout=vms.LIMIT)
         labs.until(lambda: lab.node_is_well("node1"), lambda: lab.node("node1").told)
 
+    def removed() -> None:
+        # As the role does before it replaces it, and is then killed. The next run opens the node.
+        done = labs.tasks(lab.inventory, "node1", "slurm_service", "close", tmp_path, ansible_become=True)
+        assert done.returncode == 0, done.stdout
+        lab.root("node1", "docker rm --force slurmd")
+
     def replaced() -> None:
         before = lab.root("node1", "docker inspect --format '{{.Id}}' slurmd")
-        lab.root("node1", "docker rm --force slurmd")
+        removed()
         # In order: what slurmctld has not saved, it forgets when it is killed.
         lab.root("head", "docker stop --time 60 slurmctld && docker rm slurmctld")
         assert lab.root("node1", "pgrep -c slurmstepd") != "0"
@@ -38,7 +44,7 @@ def test_a_job_survives_the_replacement_of_slurmds_container(node_lab: vms.VmLab
 
     def renewed() -> None:
         # The new slurmd knows the job's /tmp by way of the job's own process. Once more, as another role does it.
-        lab.root("node1", "docker rm --force slurmd")
+        removed()
         done = labs.tasks(lab.inventory, "node1", "slurm_service", "renew", tmp_path, ansible_become=True)
         assert done.returncode == 0, done.stdout
         labs.until(lambda: lab.node_is_well("node1"), lambda: lab.node("node1").told)
