@@ -17,6 +17,7 @@ import click
 import provision
 from provision.cli.complete import completion
 from provision.cli.inventory import check, render
+from provision.cli.job import job
 from provision.cli.lab import lab
 from provision.cli.lint_job import lint_job
 from provision.cli.machines import discover, plan, preflight, reset
@@ -101,6 +102,7 @@ _COMMANDS = (
     status,
     node,
     monitor,
+    job,
     reset,
     lint_job,
     lab,

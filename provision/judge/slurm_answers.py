@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provision.model.text import MAX_ANSWER, clean
+from provision.model.slurm_json import document, entries, number, within, words
+from provision.model.text import clean
 from provision.slurm.admission import Admission
-
-#: More than Slurm counts of anything; NaN is not within it either.
-_MOST = 2**63
 
 #: A name as Slurm has them. Another one is no name, and nothing is known about what it stands for.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -36,27 +33,6 @@ _ADMISSION = {
 }
 
 
-def document(text: str) -> dict[str, Any]:
-    """Return the JSON document that a command printed, an empty mapping where it printed something else."""
-    # Slurm's commands may print a warning before the document.
-    start = text.find("{") if len(text) <= MAX_ANSWER else -1
-    try:
-        # And a script of ours the command's exit code after it.
-        found, _ = json.JSONDecoder().raw_decode(text, start) if start >= 0 else ({}, 0)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def number(value: Any) -> int:
-    """Return a number as Slurm gives it, plain or as ``{"set": true, "number": 5}``; 0 for anything else."""
-    if isinstance(value, Mapping):
-        value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -_MOST <= value <= _MOST:
-        return 0
-    return int(value)
-
-
 def line(value: Any) -> str:
     """Return a text on one line, fit for a report; nothing for what is no text."""
     return " ".join(clean(value, 300).split()) if isinstance(value, str) else ""
@@ -72,22 +48,8 @@ def pairs(text: str, between: str | None = None) -> dict[str, str]:
     return dict(part.partition("=")[::2] for part in text.split(between) if part)
 
 
-def words(value: Any) -> tuple[str, ...]:
-    """Return a state as words: a list in newer data versions, ``IDLE+DRAIN`` in text. At most 20 of them."""
-    listed = value if isinstance(value, list) else line(value).replace("*", "+NOT_RESPONDING").split("+")
-    return tuple(line(word).upper()[:40] for word in listed[:20] if line(word))
-
-
 def _entries(text: str, key: str) -> list[Mapping[str, Any]]:
-    found = document(text).get(key)
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-
-
-def _within(entry: Mapping[str, Any], *path: str) -> Any:
-    found: Any = entry
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+    return entries(document(text), key)
 
 
 def named(value: Any) -> str:
@@ -214,12 +176,12 @@ def partitions_in(text: str) -> dict[str, Partition]:
     found: dict[str, Partition] = {}
     for entry in _entries(text, "partitions"):
         if name := named(entry.get("name")):
-            said = {parameter: _long_line(_within(entry, *path)) for parameter, path in _ADMISSION.items()}
+            said = {parameter: _long_line(within(entry, *path)) for parameter, path in _ADMISSION.items()}
             # OverSubscribe as a number of jobs: EXCLUSIVE is 0, and NO is 1.
-            jobs = _within(entry, "maximums", "oversubscribe", "jobs")
+            jobs = within(entry, "maximums", "oversubscribe", "jobs")
             exclusive = isinstance(jobs, int) and not isinstance(jobs, bool) and jobs == 0
             found[name] = Partition(
-                name, words(_within(entry, "partition", "state")), Admission.of(said), exclusive=exclusive
+                name, words(within(entry, "partition", "state")), Admission.of(said), exclusive=exclusive
             )
     return found
 

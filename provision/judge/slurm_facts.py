@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from provision.judge.answers import mapping
-from provision.judge.slurm_answers import line, nodes_in, number
+from provision.judge.slurm_answers import line, nodes_in
+from provision.model.slurm_json import number
 from provision.model.text import MAX_ANSWER, sections
 
 #: Seconds after its last start in which a container that the engine had to start again is taken for a failing one. The

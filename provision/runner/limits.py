@@ -21,6 +21,7 @@ STAGES: dict[str, tuple[int, int]] = {
     "monitoring": (3600, 20),  # packages
     "verify": (2400, 20),  # jobs that may wait for minutes, the training job's own limit of ten among them
     "status": (180, 0),  # one question to the controller
+    "job": (600, 0),  # some questions to the controller, and forty to Prometheus
     "node": (300, 0),  # the same, after a drain
     "release": (60, 0),  # one call to the controller
 }

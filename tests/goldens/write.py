@@ -167,7 +167,7 @@ def _document(*words: str) -> dict[str, Any]:
 
 
 #: Mappings by names of machines or files, which are data.
-_BY_NAME = ("hosts", "undeclared", "files", "written", "swept")
+_BY_NAME = ("hosts", "undeclared", "files", "written", "swept", "nodes")
 _NODES = '{"nodes": [{"name": "node1", "state": ["IDLE"], "reason": "", "gres": "", "gres_used": "", "cpus": 4}]}'
 _JOBS = '{"jobs": [{"job_id": 7, "name": "a", "user_name": "ada", "job_state": ["RUNNING"], "nodes": "node1"}]}'
 
@@ -177,9 +177,21 @@ def _ran(stages: Any, *, report: RunReport, **_: Any) -> None:
     for path in (ROOT / "tests/unit/fixtures/verdict/verify.jsonl", HERE / "bad_run.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             report.add(json.loads(line))
-    report.data["cluster_status"] = status(_NODES, _JOBS)
+    report.data["cluster_status"] = _job() if list(stages) == ["job"] else status(_NODES, _JOBS)
     report.data["cluster_training"] = [_training()]
     report.rc, report.began, report.stopped_by, report.swept, report.unswept = 4, True, 15, {"node1": 1}, ["node2"]
+
+
+def _job() -> dict[str, Any]:
+    """Return what a lab's Slurm has told of a job that had GPUs, and what Prometheus would."""
+    told = (ROOT / "tests/unit/fixtures/job_use/sacct.json").read_text(encoding="utf-8")
+    figures = {"gpu_utilization": {"0": 0.0}, "gpu_utilization_max": {"0": 0.0}, "gpu_used_memory": {"0": 4}}
+    summary = {"nodes": {"node1": figures}, "total_time": 600, "gpus": 1}
+    return {
+        "sacct": json.dumps({"jobs": json.loads(told)["jobs"][:1]}),
+        "others": "",
+        "figures": json.dumps({"summary": summary, "nodes": {"node1": {"cpus": 1.0, "memory_peak": 1.0}}}),
+    }
 
 
 def _training() -> dict[str, Any]:
@@ -214,6 +226,7 @@ def documents() -> str:
         patch.setenv("XDG_STATE_HOME", folder)
         whole = str(INVENTORIES["elsewhere"])
         means = {"lint-job": [[str(script)]], "lab": [["golden"]], "render": [[whole, "-o", folder]]}
+        means["job"] = [["9", "-i", str(site)], ["x", "-i", str(site)]]
         means["node drain"] = [["node1", "--reason", "fans", "-i", str(site)]]
         means["node resume"] = [["node1", "-i", str(site)]]
         means["node reboot"] = [["node1", "-i", str(site)]]

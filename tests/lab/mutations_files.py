@@ -146,7 +146,7 @@ LAST_COMMANDS = astray("sshare", "sstat", "strigger", "torchrun-slurm", "lint-jo
 
 #: What is for users' jobs beside Slurm's own commands.
 FOR_JOBS = (
-    astray("job-exec", "job-shell", "docker"),
+    astray("job-exec", "job-shell", "docker", "seff"),
     *spoilt("mode", "slurm_client", "/usr/local/bin/cluster-help", "head"),
     *spoilt("text", "slurm_client", "/usr/local/share/clusterctl/cluster-help.txt", "head"),
     *spoilt("gone", "slurm_client", "/etc/profile.d/clusterctl.sh", "head"),

@@ -15,7 +15,7 @@ from provision.runner.limits import STAGES, START, Deadline, seconds_for
 
 VERIFYING = sorted(
     path
-    for pattern in ("verify*.yml", "status.yml", "ask.yml", "transfers.yml")
+    for pattern in ("verify*.yml", "status.yml", "job.yml", "ask.yml", "transfers.yml")
     for path in (content.ROOT / "roles").glob(f"*/tasks/{pattern}")
 )
 

@@ -178,3 +178,24 @@ def test_groups_have_their_shares_and_limits_of_accounts_above_and_an_account_go
     there = lab.root("head", "sacctmgr --noheader --parsable2 show assoc format=Account,User").splitlines()
     assert not [line for line in there if line.startswith(("t-", *more))]
     assert {"test1267|ada", "biology|ben", "operations|grace"} <= set(there)
+
+
+def test_a_user_reads_what_own_jobs_used_and_nothing_of_anothers(lab: labs.Lab) -> None:
+    eats = "python3 -c 'import time; x = bytearray(200 << 20); time.sleep(12)'"
+    submits = "cd / && sbatch --parsable --wait --output=/dev/null --mem=1000M"
+    long, short = (person(lab, "ada", f'{submits} --wrap "{what}"') for what in (eats, "sleep 1"))
+
+    # The end of a job is in the database some moments after sbatch hears of it.
+    labs.until(lambda: "State: COMPLETED (exit code 0)" in person(lab, "ada", f"seff {long}"))
+    lines = person(lab, "ada", f"seff {long}").splitlines()
+    assert lines[0] == f"Job ID: {long}"
+    assert lines[2].startswith("User/Group: ada/")
+    (used,) = (line for line in lines if line.startswith("Memory Utilized: "))
+    assert 200 <= float(used.split()[2]) < 400
+    assert used.endswith(" MB")
+    # The lab has cgroup v1: what no sample has met was not measured.
+    labs.until(lambda: "State: COMPLETED" in person(lab, "ada", f"seff {short}"))
+    assert "Memory Utilized: 0" not in person(lab, "ada", f"seff {short}")
+    refused = person(lab, "grace", f"seff {long}", check=False)
+    assert refused.startswith(f"seff: job {long} is another user's, and you may look at your own. Fix: ")
+    assert lab.root("head", f"seff {long}").startswith(f"Job ID: {long}\n")

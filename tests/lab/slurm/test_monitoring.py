@@ -11,13 +11,14 @@ import labs
 import pytest
 
 DIRECTORY = "/etc/clusterctl/monitoring"
+SUMMARIES = "/opt/clusterctl/monitoring/job-figures"
 FIGURES = "/var/lib/prometheus/node-exporter/slurm.prom"
 #: As it was before: packages go with all that they have written.
 LEFT = f"""
-systemctl disable --now clusterctl-slurm-metrics 2>/dev/null
+systemctl disable --now clusterctl-slurm-metrics clusterctl-job-figures 2>/dev/null
 DEBIAN_FRONTEND=noninteractive apt-get -qqy purge 'prometheus*' python3-prometheus-client >/dev/null 2>&1
 rm -rf {DIRECTORY} /opt/clusterctl/monitoring /var/lib/prometheus /etc/systemd/system/prometheus*.service.d
-rm -f /etc/systemd/system/clusterctl-slurm-metrics.service
+rm -f /etc/systemd/system/clusterctl-slurm-metrics.service /etc/systemd/system/clusterctl-job-figures.service
 systemctl daemon-reload
 """
 
@@ -153,11 +154,55 @@ def test_a_full_disk_of_prometheus_is_said_and_no_job_notices(provisioned_lab: l
         lab.root("head", f"systemctl stop prometheus; umount {store}; systemctl start prometheus")
 
 
+#: What NVIDIA's DCGM exporter would say of two GPUs of a node, of which one is used. The lab's do nothing.
+GPUS = """\
+DCGM_FI_DEV_GPU_UTIL{gpu="0"} 80
+DCGM_FI_DEV_GPU_UTIL{gpu="1"} 0
+DCGM_FI_DEV_FB_USED{gpu="0"} 40960
+DCGM_FI_DEV_FB_USED{gpu="1"} 4
+DCGM_FI_DEV_FB_FREE{gpu="0"} 40960
+DCGM_FI_DEV_FB_FREE{gpu="1"} 81916
+DCGM_FI_DEV_GPU_TEMP{gpu="0"} 60
+DCGM_FI_DEV_GPU_TEMP{gpu="1"} 30
+"""
+
+
+def test_what_the_gpus_of_a_job_did_is_read_by_its_user_and_by_the_administrator(
+    provisioned_lab: labs.Lab, watched: Path
+) -> None:
+    lab, file = provisioned_lab, "/var/lib/prometheus/node-exporter/test_gpus.prom"
+    lab.root("node1", f"cat >{file} <<'EOF'\n{GPUS}EOF")
+    asks = "--nodelist=node1 --gpus-per-node=2 --mem=100M --output=/dev/null"
+    try:
+        job = lab.said(f"cd / && sbatch --parsable {asks} --wrap 'sleep 80'")
+        labs.until(lambda: lab.state(job) == "COMPLETED", lambda: lab.state(job))
+        lab.root("head", f"sacctmgr -i modify job where JobID={job} set AdminComment='ticket 7'")
+        # A minute after its end, within a minute.
+        labs.until(
+            lambda: "GPU Efficiency: 40.00% of 2 GPUs" in lab.said(f"seff {job}"), lambda: lab.said(f"seff {job}")
+        )
+    finally:
+        lab.root("node1", f"rm {file}")
+
+    lines = lab.said(f"seff {job}").splitlines()
+    assert "GPUs: held 2, used 1" in lines
+    assert "GPU Memory Utilized: 40.00 GB of 80.00 GB on the GPU that had most" in lines
+    assert lab.root("head", f"sacct -XnP -j {job} -o AdminComment").startswith("ticket 7 JS1:")
+    told = json.loads(labs.clusterctl("job", job, "-i", watched, "--json").stdout)
+    assert [(gpu["node"], gpu["index"], gpu["peak"]) for gpu in told["gpus"]] == [("node1", "0", 80), ("node1", "1", 0)]
+    assert (told["other_jobs"], told["missing"], told["job"]["user"]) == (0, [], "ada")
+    assert {"cpus", "memory_peak", "network_in", "network_in_peak"} <= told["nodes"]["node1"].keys()
+    # Of what nobody has watched nothing is known, and it is no error.
+    alone = json.loads(labs.clusterctl("job", job, "-i", lab.inventory, "--json").stdout)
+    assert (alone["nodes"], len(alone["missing"]), len(alone["gpus"])) == ({}, 1, 2)
+
+
 def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, watched: Path) -> None:
     lab, drop_in = provisioned_lab, "/etc/systemd/system/prometheus-node-exporter.service.d/clusterctl.conf"
     program = "/opt/clusterctl/monitoring/slurm-metrics"
     lab.root("head", f"chmod 0644 {DIRECTORY}/alertmanager.yml; echo >> {DIRECTORY}/alerts.yml")
     lab.root("head", f"systemctl stop prometheus-alertmanager clusterctl-slurm-metrics; echo >> {program}")
+    lab.root("head", f"systemctl stop clusterctl-job-figures; rm {SUMMARIES}")
     lab.root("node1", f"echo another | sha512sum > {DIRECTORY}/tls.pem")
     lab.root("node2", f"rm {drop_in}")
     wanted = {
@@ -174,5 +219,7 @@ def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, wat
     # A service whose file was changed by hand is older than that file.
     assert found.keys() - {"machine_metrics.services@node1", "machine_metrics.services@node2"} == wanted.keys()
     assert {name: words for name, words in wanted.items() if words not in found[name]} == {}
+    assert f"{SUMMARIES} is absent" in found["monitoring.files@head"]
+    assert "clusterctl-job-figures is inactive" in found["monitoring.services@head"]
     assert labs.document(watched, "provision", "monitoring")["exit_code"] == 0
     assert red(watched) == {}
