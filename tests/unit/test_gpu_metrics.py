@@ -200,7 +200,7 @@ def test_xid_errors_of_the_last_minutes_are_counted_for_the_gpu_that_is_not_ther
     log = kernel_log(
         tmp_path,
         "4,100,50000000,-;NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=python, MMU Fault\n",
-        "3,101,1000000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus.\n DEVICE=+pci\n",
+        "3,101,1000000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus.\n X=y\n",
         "3,102,1001000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus.\n",
         "3,103,1002000000,-;NVRM: Xid (PCI:0000:c1:00): 48, pid=2, DBE\n",
         # A program's words in the log are no kernel's.
