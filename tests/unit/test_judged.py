@@ -9,8 +9,10 @@ from declare import inventory
 
 from provision.cli import judged
 from provision.events.fold import RunReport
+from provision.events.verdict import RunVerdict
 from provision.inventory.loader import Inventory
 from provision.judge import manifest
+from provision.model.checks import Check, Verdict
 
 
 def declared(**more: tuple[str, ...]) -> Inventory:
@@ -56,3 +58,15 @@ def test_a_strict_run_is_strict_and_a_command_that_does_not_judge_owes_nothing()
     assert begun("verify", strict=True).strict
     assert not begun("verify").strict
     assert begun("provision").owed == frozenset()
+
+
+def test_prometheus_is_told_the_worst_of_each_subject_and_the_whole_verdict() -> None:
+    words = {
+        "slurm.nodes": ("pass", "fail"), "slurm.answers": ("unknown",), "munge.key": ("pass", "skip"),
+        "rdma.ports": ("skip",), "base_system.space": ("pass", "warn"), "ddp.result": ("unknown", "pass"),
+    }  # fmt: skip
+    checks = tuple(Check(name, "node1", Verdict(word)) for name, each in words.items() for word in each)
+
+    assert judged.by_subject(RunVerdict(Verdict.FAIL, checks)) == {
+        "all": "fail", "base_system": "warn", "ddp": "unknown", "munge": "pass", "rdma": "skip", "slurm": "fail",
+    }  # fmt: skip
