@@ -63,7 +63,7 @@ class Library:
     def _of_gpu(self, name, handle, *arguments):
         import ctypes
 
-        own = self._gpus[ctypes.cast(handle, ctypes.c_void_p).value - 1]
+        own = self._gpus[int(ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1]
         texts = {"nvmlDeviceGetUUID": "uuid", "nvmlDeviceGetName": "name"}
         if name in texts:
             arguments[0].value = own[texts[name]].encode()
@@ -106,7 +106,7 @@ class Waiting:
             import ctypes
 
             real = ctypes.CDLL
-            ctypes.CDLL = lambda file, *more, **options: (
+            ctypes.CDLL = lambda file, *more, **options: (  # type: ignore[assignment,misc]
                 Library(gpus()) if file == "libnvidia-ml.so.1" else real(file, *more, **options)
             )
 

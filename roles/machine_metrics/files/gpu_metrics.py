@@ -231,8 +231,8 @@ class Asking:
     """Asks NVML in processes that end; one that does not is waited for, round after round."""
 
     def __init__(self, words: Iterable[str] = (sys.executable, __file__), limit: float = LIMIT) -> None:
-        self._words, self._limit, self._asked = list(words), limit, None
-        self._problem = ""
+        self._words, self._limit, self._problem = list(words), limit, ""
+        self._asked: subprocess.Popen[bytes] | None = None
 
     def answer(self) -> list[Sample] | None:
         """Return what NVML says, None where it does not. What is wrong is said once."""

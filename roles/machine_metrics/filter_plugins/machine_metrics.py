@@ -19,7 +19,9 @@ def machine_metrics_file(name):
 
 def machine_metrics_module(name):
     """Return the path of a module of Python that clusterctl was installed with."""
-    return find_spec(name).origin
+    if (spec := find_spec(name)) is None or spec.origin is None:
+        raise ValueError(f"clusterctl was installed without the module {name}. Fix: install it again (make venv)")
+    return spec.origin
 
 
 def machine_metrics_files(programs, directory):
