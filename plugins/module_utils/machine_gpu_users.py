@@ -15,12 +15,14 @@ from pathlib import Path
 
 from ansible.module_utils.machine_hardware import listed, read
 
-#: Of the services that a driver brings, processes and units; who changes the driver stops and starts them.
+#: Of the services that a driver brings, processes and units, and of the one that asks it for monitoring. Who changes
+#: the driver stops and starts them.
 SERVICE_PROCESSES = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "nvidia-imex")
 #: Root's questions, of a monitor for example; they have ended before anything is changed.
 _QUESTIONS = ("nvidia-smi", "nvidia-ctk")
 _SERVICE_UNIT = re.compile(
-    r"^/system\.slice/(nvidia-persistenced|nvidia-fabricmanager|nvidia-dcgm|dcgm|dcgm-exporter|nvidia-imex)\.service$"
+    r"^/system\.slice/(nvidia-persistenced|nvidia-fabricmanager|nvidia-dcgm|dcgm|dcgm-exporter|nvidia-imex"
+    r"|clusterctl-node-metrics)\.service$"
 )
 _SLURM_DAEMONS = ("slurmd", "slurmstepd")
 _JOB = re.compile(r"/([^/]*slurmstepd\.scope|slurm[^/]*)(/[^/]+)*/job_[0-9]+(/|$)")

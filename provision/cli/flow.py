@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -179,7 +180,22 @@ def play(
                 )
         if report.refused:
             raise ClusterctlError(report.refused[0], fix=report.refused[1], exit_code=ExitCode.LOCKED)
+        if command == "verify" and in_scope and not report.limited and opened.inventory.groups.get("monitoring"):
+            _verdict_told(report, record, opened, options)
         return judged.concluded(command, report, record, opened.simulated, opened.cluster.controller)
+
+
+def _verdict_told(report: RunReport, record: journal.Run, opened: Opened, options: runner.Options) -> None:
+    """Let Prometheus know the verdict. Where the controller cannot be told, the alert says that it is old."""
+    found = judged.judged("verify", report, opened.cluster.controller)
+    if found is not None and report.stopped_by is None and opened.cluster.controller not in report.unreachable_hosts:
+        told = {"clusterctl_verdicts": judged.by_subject(found), "clusterctl_verified": time.time()}
+        runner.run(
+            ["verdict"],
+            inventory=opened.path,
+            record=record,
+            options=replace(options, limit={opened.cluster.controller}, extra_vars={**options.extra_vars, **told}),
+        )
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from provision.events.fold import RunReport
 from provision.events.verdict import JUDGING, RunVerdict, verdict
 from provision.inventory.loader import GROUPS, Inventory
 from provision.judge import causes, manifest
+from provision.model.checks import Verdict
 from provision.model.cluster import Cluster, Hardware
 from provision.report.documents import run_document
 from provision.report.plan import in_order
@@ -71,6 +72,19 @@ def judged(command: str, report: RunReport, controller: str) -> RunVerdict | Non
         return None
     found = verdict(report)
     return replace(found, follows=causes.follows(found.checks, controller))
+
+
+#: The worst first. What does not apply is worse than nothing only.
+_WORST = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS, Verdict.SKIP)
+
+
+def by_subject(found: RunVerdict) -> dict[str, str]:
+    """Return the worst verdict of each subject's checks, and as "all" that of the run."""
+    subjects: dict[str, set[Verdict]] = {}
+    for check in found.checks:
+        subjects.setdefault(check.id.partition(".")[0], set()).add(check.verdict)
+    worst = {name: next(word for word in _WORST if word in words) for name, words in subjects.items()}
+    return {name: str(word) for name, word in sorted({**worst, "all": found.word}.items())}
 
 
 def concluded(command: str, report: RunReport, record: Run, simulated: Collection[str], controller: str) -> Outcome:

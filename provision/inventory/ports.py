@@ -20,10 +20,10 @@ from provision.slurm.ports import ports_of_mpi
 
 #: Where the cluster's registry and its mirrors listen, with their defaults.
 REGISTRY = {"container_images_port": 5000, "container_images_mirror_port": 5002}
-_MONITORING = "cluster_monitoring_port"
+_MONITORING, _DCGM = "cluster_monitoring_port", "cluster_dcgm_port"
 #: Variables of the controller that it rests on, beside the cluster's own.
 READ = (*REGISTRY, "container_images_registry", "container_images_mirrors", "container_images_mirror_size",
-        "slurm_conf_files", "job_docker_overlay_networks", "rdma_userspace_port", _MONITORING)  # fmt: skip
+        "slurm_conf_files", "job_docker_overlay_networks", "rdma_userspace_port", _MONITORING, _DCGM)  # fmt: skip
 #: Of each machine.
 READ_OF_EACH = ("ansible_port", "ansible_ssh_port")
 
@@ -73,6 +73,8 @@ def ports_from(
         *_jobs(site),
         Port(str(site.get(_MONITORING) or 9100), "tcp", ("monitoring",), GROUPS, "node exporter", _MONITORING),
     ]
+    if (dcgm := str(site.get(_DCGM) or 0)) != "0":
+        rows.append(Port(dcgm, "tcp", ("monitoring",), _COMPUTE, "DCGM exporter", _DCGM))
     return list(dict.fromkeys(kept for row in rows if (kept := _between_machines(row, groups))))
 
 

@@ -160,6 +160,21 @@ def test_a_home_is_mounted_where_it_is_asked_for_and_the_jobs_tmp_always(
     )
 
 
+def test_the_file_for_a_trainings_figures_is_there_in_a_container(
+    task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = sys.modules["container_options"]
+    monkeypatch.setattr(options, "OF_JOBS", str(tmp_path))
+    file = tmp_path / STEP["JOB"] / "training"
+    assert str(file) not in " ".join(options.settings(STEP, {}))
+    file.parent.mkdir()
+    file.touch()
+
+    words = options.settings(STEP, {})
+
+    assert words[words.index(f"{file}:{file}") - 1] == "--volume"
+
+
 def test_the_sites_directories_are_mounted_where_nobody_has_mounted_something_else(
     task: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

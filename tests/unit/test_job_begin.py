@@ -18,7 +18,7 @@ STUBS = {
     "mount": 'for place; do :; done; echo "$place" >>"$MOUNTED"; echo "$*" >>"$MOUNTS"',
     "mountpoint": 'for place; do :; done; grep -qxF "$place" "$MOUNTED"',
     "umount": "true",
-    "install": 'while [ $# -gt 0 ]; do case $1 in /*) mkdir -p "$1" ;; esac; shift; done',
+    "install": 'd=$1; echo "$*" >>"$MOUNTED.given"; for one; do case $d$one in -d/*) mkdir -p "$one" ;; esac; done',
 }
 
 Begin = Callable[[str, str], tuple[str, list[str]]]
@@ -94,3 +94,11 @@ def test_a_jobs_gpus_on_this_node_are_written_down(begin: Begin, tmp_path: Path)
     begin("", "")
 
     assert (tmp_path / "run/jobs/7/gpus").read_text() == "1,3\n"
+
+
+def test_the_file_of_a_training_is_its_users_in_a_directory_that_is_not(begin: Begin, tmp_path: Path) -> None:
+    begin("", "")
+
+    given = (tmp_path / "mounted.given").read_text().splitlines()
+    assert f"-m 0644 -o 2001 -g 3001 /dev/null {tmp_path}/run/jobs/7/training" in given
+    assert not [line for line in given if line.endswith("/run/jobs/7")]

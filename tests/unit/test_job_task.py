@@ -43,6 +43,12 @@ def test_a_task_is_told_its_jobs_own_directory_where_there_is_one(tmp_path: Path
     assert told(tmp_path) == (0, [])
 
 
+def test_a_training_is_told_where_it_may_write_its_figures(tmp_path: Path, scratch: Path) -> None:
+    (tmp_path / "jobs/7/training").touch()
+
+    assert f"export JOB_TRAINING={tmp_path}/jobs/7/training" in told(tmp_path)[1]
+
+
 def test_what_the_job_asks_for_is_there_before_its_task_begins_and_copied_once(tmp_path: Path, scratch: Path) -> None:
     there = data(tmp_path)
 

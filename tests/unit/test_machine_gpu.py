@@ -270,9 +270,11 @@ def held(root: Path, *pids: int) -> list[dict[str, Any]]:
 def test_whoever_holds_a_gpu_open_is_named_but_for_the_drivers_own_services(tmp_path: Path) -> None:
     service = "0::/system.slice/nvidia-persistenced.service"
     tree(tmp_path, {**process(7, "python3"), **process(8, "nvidia-persiste", uid=120, cgroup=service)})
+    asks = "0::/system.slice/clusterctl-node-metrics.service"
+    tree(tmp_path, process(12, "python3", uid=0, cgroup=asks))
     tree(tmp_path, {**process(9, "bash"), **process(10, "nv-hostengine", uid=0), **process(11, "nvidia-smi", uid=0)})
 
-    assert [(one["pid"], one["name"]) for one in held(tmp_path, 7, 8, 10, 11)] == [(7, "python3")]
+    assert [(one["pid"], one["name"]) for one in held(tmp_path, 7, 8, 10, 11, 12)] == [(7, "python3")]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ def test_the_smallest_cluster_has_these_and_jobs_choose_theirs() -> None:
     ]
 
 
+def test_who_watches_reads_the_sites_own_exporter_of_gpus_where_there_is_one() -> None:
+    watched = {"monitoring": ("watch1",)}
+    own = "9100/tcp monitoring -> slurm_controller slurm_compute monitoring"
+
+    assert told(rows(more=watched))[-1] == own
+    assert told(rows(more=watched, cluster_dcgm_port=9400))[-2:] == [own, "9400/tcp monitoring -> slurm_compute"]
+
+
 def test_what_a_site_switches_on_or_moves_is_in_the_table() -> None:
     found = told(
         rows(

@@ -39,10 +39,11 @@ def run(directory: Path, *, loaded: str, active: str = "", stuck: str = "") -> t
 def test_services_stop_modules_go_in_order_the_new_one_comes_and_services_start_again(tmp_path: Path) -> None:
     loaded = "nvidia nvidia_uvm nvidia_modeset nvidia_drm nvidia_peermem"
 
-    code, told = run(tmp_path, loaded=loaded, active="nvidia-persistenced nvidia-dcgm")
+    code, told = run(tmp_path, loaded=loaded, active="nvidia-persistenced nvidia-dcgm clusterctl-node-metrics")
 
     assert code == 0
     assert told == [
+        "systemctl stop clusterctl-node-metrics",
         "systemctl stop nvidia-dcgm",
         "systemctl stop nvidia-persistenced",
         "modprobe -r nvidia_peermem",
@@ -55,6 +56,7 @@ def test_services_stop_modules_go_in_order_the_new_one_comes_and_services_start_
         "nvidia-modprobe -u -c 0",
         "systemctl start nvidia-persistenced",
         "systemctl start nvidia-dcgm",
+        "systemctl start clusterctl-node-metrics",
     ]
 
 

@@ -71,7 +71,8 @@ def test_what_a_slurmctld_has_answered_is_told_whole() -> None:
     assert found["slurm_node_reason_info", "node2", 'new "fans" and {x="y"}'] == 1
     assert [found[f"slurm_node_gpus_{word}", "node1"] for word in ("declared", "allocated", "idle")] == [2, 1, 1]
     assert [found[f"slurm_node_gpus_{word}", "node2"] for word in ("declared", "allocated", "idle")] == [2, 1, 0]
-    assert found["slurm_job_gpu", "node1", "0", "1", "grace"] == found["slurm_job_gpu", "node2", "0", "1", "grace"] == 1
+    gpus = [found["slurm_job_gpu", node, "0", "nvidia0", "1", "grace"] for node in ("node1", "node2")]
+    assert gpus == [1, 1]
     assert found["slurm_queue_wait_seconds", "batch", "1"] == 90
     assert set(PROGRAM["METRICS"]) == {key[0] for key in found}
 
@@ -158,7 +159,7 @@ def test_hostile_texts_are_one_line_of_a_label() -> None:
     [said] = [key[2] for key in found if key[0] == "slurm_node_reason_info"]
     assert said.startswith('a "quoted" new\\line [2J ?xxx')
     assert len(said) == 200
-    assert found["slurm_job_gpu", "n1", "0", "7", '{job="x"}'] == 1
+    assert found["slurm_job_gpu", "n1", "0", "nvidia0", "7", '{job="x"}'] == 1
 
 
 def test_what_is_told_is_a_file_that_prometheus_reads(tmp_path: Path) -> None:

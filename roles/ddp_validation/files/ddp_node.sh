@@ -71,6 +71,8 @@ ranks=${#granted[@]}
 if ((ranks == 0)); then # a cluster without GPUs: as many ranks as the inventory asks for
   ranks=$(tr ',' '\n' <<<"$DDP_EXPECT" | sed -n "s/^$node=//p")
 fi
+# What monitoring reads of the training.
+[[ ! -w ${JOB_TRAINING:-} ]] || options+=(--volume "$JOB_TRAINING:$JOB_TRAINING" --env JOB_TRAINING)
 # A test hook must reach the program; it marks the result, which then never counts.
 for variable in ${!DDP_PROOF_@}; do options+=(--env "$variable"); done
 

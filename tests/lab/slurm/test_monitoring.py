@@ -15,10 +15,10 @@ SUMMARIES = "/opt/clusterctl/monitoring/job-figures"
 FIGURES = "/var/lib/prometheus/node-exporter/slurm.prom"
 #: As it was before: packages go with all that they have written.
 LEFT = f"""
-systemctl disable --now clusterctl-slurm-metrics clusterctl-job-figures 2>/dev/null
+systemctl disable --now clusterctl-slurm-metrics clusterctl-job-figures clusterctl-node-metrics 2>/dev/null
 DEBIAN_FRONTEND=noninteractive apt-get -qqy purge 'prometheus*' python3-prometheus-client >/dev/null 2>&1
 rm -rf {DIRECTORY} /opt/clusterctl/monitoring /var/lib/prometheus /etc/systemd/system/prometheus*.service.d
-rm -f /etc/systemd/system/clusterctl-slurm-metrics.service /etc/systemd/system/clusterctl-job-figures.service
+rm -f /etc/systemd/system/clusterctl-*-metrics.service /etc/systemd/system/clusterctl-job-figures.service
 systemctl daemon-reload
 """
 
@@ -78,6 +78,36 @@ def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab
     )
     assert prometheus(provisioned_lab, 'slurm_node_state{state="down"}') == []
     provisioned_lab.root("node1", f"rm {FIGURES}")
+    # What verify has found of the cluster a moment ago.
+    said = 'clusterctl_verdict{subject="all"}'
+    labs.until(lambda: [one["metric"]["verdict"] for one in prometheus(provisioned_lab, said)] == ["pass"])
+
+
+def test_gpus_and_trainings_are_told_by_job_and_simulated_ones_are_marked(
+    provisioned_lab: labs.Lab, watched: Path
+) -> None:
+    lab = provisioned_lab
+
+    def values(question: str) -> dict[tuple[str, str], str]:
+        found = prometheus(lab, question)
+        return {(one["metric"]["node"], one["metric"].get("device", "")): one["value"][1] for one in found}
+
+    each = {(node, f"nvidia{number}"): "17" for node in ("node1", "node2") for number in (0, 1)}
+    labs.until(lambda: values("DCGM_FI_DEV_GPU_TEMP") == each, lambda: str(values("DCGM_FI_DEV_GPU_TEMP")))
+    assert values("clusterctl_gpu_up") == {("node1", ""): "1", ("node2", ""): "1"}
+    marked = {one["metric"]["node"] for one in prometheus(lab, 'clusterctl_simulated{what="gpu"}')}
+    assert marked == {"node1", "node2"}
+    figures = "printf 'step=3\\nloss=0.5\\nslurm_up=0\\n' >$JOB_TRAINING; sleep 300"
+    asked = "cd / && sbatch --parsable --output=/dev/null --nodelist=node1 --gres=gpu:1 --wrap"
+    job = lab.said(f'{asked} "{figures}"'.replace("$", "\\$"))
+    try:
+        of_job = f'DCGM_FI_DEV_GPU_TEMP*on(node,device)group_left(jobid,user)slurm_job_gpu{{jobid="{job}"}}'
+        labs.until(lambda: [one["metric"]["user"] for one in prometheus(lab, of_job)] == ["ada"])
+        loss = f'clusterctl_training_loss{{jobid="{job}"}}'
+        labs.until(lambda: values(loss) == {("node1", ""): "0.5"}, lambda: str(values(loss)))
+    finally:
+        lab.said(f"scancel {job}")
+    labs.until(lambda: values(loss) == {})
 
 
 def test_who_has_no_certificate_of_the_cluster_reads_nothing(provisioned_lab: labs.Lab, watched: Path) -> None:
@@ -203,6 +233,7 @@ def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, wat
     lab.root("head", f"chmod 0644 {DIRECTORY}/alertmanager.yml; echo >> {DIRECTORY}/alerts.yml")
     lab.root("head", f"systemctl stop prometheus-alertmanager clusterctl-slurm-metrics; echo >> {program}")
     lab.root("head", f"systemctl stop clusterctl-job-figures; rm {SUMMARIES}")
+    lab.root("node1", "echo >> /opt/clusterctl/monitoring/pynvml.py; systemctl disable --now clusterctl-node-metrics")
     lab.root("node1", f"echo another | sha512sum > {DIRECTORY}/tls.pem")
     lab.root("node2", f"rm {drop_in}")
     wanted = {
@@ -211,13 +242,15 @@ def test_what_is_broken_is_named_and_mended_alone(provisioned_lab: labs.Lab, wat
         "monitoring.files@head": f"{DIRECTORY}/alerts.yml",
         "monitoring.services@head": "prometheus-alertmanager is inactive",
         "monitoring.key@node1": "another certificate than the controller's",
+        "machine_metrics.files@node1": "/opt/clusterctl/monitoring/pynvml.py",
+        "machine_metrics.services@node1": "clusterctl-node-metrics is inactive",
         "machine_metrics.files@node2": f"{drop_in} is absent",
     }
 
     found = red(watched)
 
     # A service whose file was changed by hand is older than that file.
-    assert found.keys() - {"machine_metrics.services@node1", "machine_metrics.services@node2"} == wanted.keys()
+    assert found.keys() - {"machine_metrics.services@node2"} == wanted.keys()
     assert {name: words for name, words in wanted.items() if words not in found[name]} == {}
     assert f"{SUMMARIES} is absent" in found["monitoring.files@head"]
     assert "clusterctl-job-figures is inactive" in found["monitoring.services@head"]

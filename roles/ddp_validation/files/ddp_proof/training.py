@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +44,14 @@ class Clock:
         return [end - start for start, end in pairs]
 
 
+def tell(job: Job, step: int, loss: float, seconds: float) -> None:
+    """Let monitoring know how far the training is, by the file that Slurm's Prolog has made for the job."""
+    if job.rank == 0 and (path := os.environ.get("JOB_TRAINING")):
+        speed = job.world * job.args.batch / seconds
+        with contextlib.suppress(OSError):  # it is no part of the proof
+            Path(path).write_text(f"step={step}\nsamples_per_second={speed}\nloss={loss}\n", encoding="ascii")
+
+
 def train(job: Job) -> None:
     """Train all ranks together, and keep what the next steps judge."""
     model, args = ddp(job), job.args
@@ -70,6 +81,8 @@ def train(job: Job) -> None:
         optimiser.step()
         clock.mark()
         clocks.append(clock)
+        if job.device.type == "cpu":  # NCCL would have to end what was queued
+            tell(job, step + 1, float(loss), sum(clock.seconds()))
         if step + 1 == args.reference_steps:
             job.snapshot = {name: p.detach().clone() for name, p in model.module.named_parameters()}
     with job.record.talking("training"):
@@ -80,6 +93,7 @@ def train(job: Job) -> None:
         for name, seconds in zip(("data", "forward", "backward", "optimiser"), parts, strict=True):
             job.times.setdefault(name, []).append(seconds)
         job.times.setdefault("step", []).append(sum(parts))
+    tell(job, args.steps, job.losses[-1], statistics.median(job.times["step"]))
     job.trained = dict(model.module.named_parameters())
 
 

@@ -8,6 +8,8 @@ import re
 import node_places  # as docker has it
 import site_environment
 
+#: What Slurm's Prolog has made for each job.
+OF_JOBS = "/run/clusterctl/jobs"
 #: Of a mount's options those that Podman has, too.
 FLAGS = re.compile(r"ro|rw|r?bind|r?(?:private|shared|slave|unbindable)|(?:no)?(?:dev|exec|suid)")
 
@@ -152,13 +154,16 @@ def settings(options, environment):
     """Return Podman's options for the container that was asked for."""
     words, places = mounts(options["MOUNTS"], environment) if "MOUNTS" in options else ([], [])
     try:
-        scratch = os.readlink(f"/run/clusterctl/jobs/{options['JOB']}/scratch")
+        scratch = os.readlink(f"{OF_JOBS}/{options['JOB']}/scratch")
     except OSError:
         scratch = ""
     # As without container: the job's own.
     for path in ("/tmp", scratch):
         if path and path not in places:
             words += ["--volume", f"{path}:{path}"]
+    training = f"{OF_JOBS}/{options['JOB']}/training"
+    if os.path.exists(training):
+        words += ["--volume", f"{training}:{training}"]
     # Where ranks of srun --mpi=pmix have their files: of all steps, as later ones enter a container that has a name.
     meeting = os.path.dirname(environment.get("PMIX_SERVER_TMPDIR", "").rstrip("/")) or SPOOL
     if os.path.isdir(meeting):

@@ -11,6 +11,7 @@ many or as few workers. A file named by STOP_FILE has all workers save and end a
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 import stop_file
@@ -100,6 +101,7 @@ if given.tensorboard and rank == 0:
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(given.tensorboard)
+told, begun = step, time.monotonic()
 while step < given.steps:
     asked, answer = data(step)
     loss = nn.functional.mse_loss(parallel(asked), answer)
@@ -110,6 +112,12 @@ while step < given.steps:
     all_loss = mean(loss.detach().clone())
     if rank == 0 and (step % 10 == 0 or step == given.steps):
         print(f"step {step} loss {all_loss:.6f}", flush=True)
+        if "JOB_TRAINING" in os.environ:
+            # What the cluster's monitoring shows of this job.
+            speed = (step - told) * given.batch / (time.monotonic() - begun)
+            figures = f"step={step}\nsamples_per_second={speed:.6g}\nloss={all_loss:.6g}\n"
+            Path(os.environ["JOB_TRAINING"]).write_text(figures)
+            told, begun = step, time.monotonic()
         if writer:
             writer.add_scalar("loss", all_loss, step)
     stop = stop_file.asked(device)
