@@ -1,0 +1,35 @@
+# Copyright the clusterctl authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's door to the parts of the page, also where no role is run and ``lookup`` finds no file of it."""
+
+from __future__ import annotations
+
+from provision import content
+from provision.report import dashboards
+
+
+def _text(name):
+    return (content.ROOT / "roles/monitoring/files/page" / name).read_text(encoding="utf-8")
+
+
+def monitoring_inlined(name):
+    """Return the text of one of the page's files, without comments."""
+    return dashboards.inlined(_text(name))
+
+
+def monitoring_panels(name):
+    """Return the views that a list of panels declares."""
+    return dashboards.panels(_text(name))
+
+
+class FilterModule:
+    """The filters of this role."""
+
+    def filters(self):
+        """Return them by name."""
+        return {
+            "monitoring_inlined": monitoring_inlined,
+            "monitoring_panels": monitoring_panels,
+            "monitoring_digest": dashboards.digest,
+            "monitoring_grafana": dashboards.grafana,
+        }
