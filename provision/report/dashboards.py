@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ _HIGH, _WIDE, _ACROSS = 8, 8, 24
 
 
 def panels(text: str) -> dict[str, Any]:
-    """Return the views of panels.yml; the interfaces that are none of a machine's own are put in."""
+    """Return the views of panels.yaml; the interfaces that are none of a machine's own are put in."""
     found = yaml.safe_load(text)
     virtual = found.pop("virtual")
 
@@ -50,7 +51,12 @@ def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def grafana(view: Mapping[str, Any], name: str) -> dict[str, Any]:
+def grafana(view: Mapping[str, Any], name: str) -> str:
+    """Return a view as a dashboard's JSON."""
+    return json.dumps(dashboard(view, name), indent=1) + "\n"
+
+
+def dashboard(view: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return a view as a dashboard: what it asks about now as tables, then its rows of plots."""
     placed = [{**panel, "id": number} for number, panel in enumerate(_placed(view), 1)]
     said = str(view)
@@ -96,7 +102,7 @@ def _panel(kind: str, title: str, across: int, down: int) -> dict[str, Any]:
 
 
 def _plot(panel: Mapping[str, Any], across: int, down: int) -> dict[str, Any]:
-    legend = ":".join("{{%s}}" % label for label in panel.get("by", ()))
+    legend = ":".join("{{" + label + "}}" for label in panel.get("by", ()))
     told = [
         *((name, legend or name, expression) for name, expression in panel["lines"].items()),
         *((name, name, expression) for name, expression in panel.get("limit", {}).items()),

@@ -58,7 +58,7 @@ function scaled(value, step, names) {
 }
 function lasting(seconds) {
   if (seconds > 0 && seconds < 1) return rounded(seconds * 1000) + " ms";
-  for (const [most, size, name] of [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]]) {
+  for (const [most, size, name] of [[120, 1, "s"], [3600, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]]) {
     if (seconds < most) return rounded(seconds / size) + " " + name;
   }
   return "";
@@ -191,11 +191,23 @@ function fact(kind, mark, name, number, words) {
 }
 
 function verifyFact(found) {
-  const verdict = found.verdict.length ? found.verdict[0].verdict : "";
-  const when = found.verified.length ? lasting(Math.max(0, Date.now() / 1000 - found.verified[0].value)) + " ago" : "";
+  const {verdict} = found.verdict.find((one) => one.subject === "all") || {};
+  const others = found.verdict.filter((one) => one.subject !== "all" && one.verdict !== "pass").map((one) => one.subject);
+  const when = (found.verified.length ? lasting(Math.max(0, Date.now() / 1000 - found.verified[0].value)) + " ago" : "at an unknown time")
+    + (others.length ? "; not " + others.join(", ") : "");
   if (!verdict) return fact("unknown", "?", "Last verify", "unknown", "No verdict has been reported: clusterctl verify");
   const [mark, kind] = {pass: ["✓", "pass"], fail: ["✕", "fail"]}[verdict] || ["?", "unknown"];
-  return fact(kind, mark, "Last verify", verdict, when || "at an unknown time");
+  return fact(kind, mark, "Last verify", verdict, when);
+}
+
+// What figures of GPUs are not.
+function warnings(found) {
+  const names = (answers) => answers.map((one) => one.node).sort().slice(0, 12).join(", ") + (answers.length > 12 ? ", ..." : "");
+  const simulated = new Set(found.simulated.map((one) => one.what));
+  return [
+    simulated.size ? el("p", {class: "note simulated"}, "Simulated: " + [...simulated].join(", ") + ". Their figures say nothing about hardware.") : null,
+    found.gpu_silent.length ? el("p", {class: "note unknown"}, "Unknown: the driver has not said how GPUs are on " + names(found.gpu_silent) + ".") : null,
+  ].filter(Boolean);
 }
 
 function drawFacts(found, nodes, alerts) {
@@ -205,14 +217,15 @@ function drawFacts(found, nodes, alerts) {
   const jobs = Object.fromEntries(found.jobs.map((one) => [one.state, one.value]));
   const works = nodes.filter((one) => HEALTHY.has(one.word)).length, asleep = nodes.filter((one) => one.word === "asleep").length;
   const [declared, used, free] = ["declared", "allocated", "idle"].map((name) => total(found[name]));
-  const out = declared - used - free;
+  const resting = nodes.filter((one) => one.word === "asleep").reduce((sum, one) => sum + (one.declared || 0) - (one.allocated || 0), 0);
+  const out = declared - used - free - resting;
   const all = el("ul", {class: "facts"});
   all.append(alerts instanceof Error ? fact("unknown", "?", "Alerts", "unknown", "Prometheus did not say")
     : fact(worst ? SEVERITIES[worst][1] : "pass", worst ? SEVERITIES[worst][0] : "✓", "Alerts", String(firing.length), worst ? "the worst is " + worst : "none fires"));
   const lost = nodes.some((one) => CONDITIONS[one.word][1] === "fail");
   all.append(!nodes.length ? fact("unknown", "?", "Nodes", "unknown", "slurmctld does not answer")
     : fact(lost ? "fail" : works + asleep < nodes.length ? "warn" : "pass", lost ? "✕" : works + asleep < nodes.length ? "⊘" : "✓", "Nodes", works + " of " + nodes.length, "take jobs" + (asleep ? ", " + asleep + " asleep" : "")));
-  if (declared) all.append(fact(out ? "warn" : "pass", out ? "⊘" : "✓", "GPUs", used + " used", free + " free, " + out + " out"));
+  if (declared) all.append(fact(out ? "warn" : "pass", out ? "⊘" : "✓", "GPUs", used + " used", free + " free" + (resting ? ", " + resting + " asleep" : "") + ", " + out + " out"));
   if (nodes.length) {
     all.append(fact("plain", "", "Jobs", (jobs.running || 0) + " running", (jobs.pending || 0) + " pending" + (found.wait.length ? ", the longest wait " + lasting(found.wait[0].value) : "")));
   }
@@ -221,19 +234,19 @@ function drawFacts(found, nodes, alerts) {
     all.append(fact(active < wanted ? "fail" : "pass", active < wanted ? "✕" : "✓", "RDMA ports", active + " of " + wanted, "active"));
   }
   all.append(verifyFact(found));
-  place.append(all);
+  place.append(all, ...warnings(found));
 }
 
 function tile(node) {
   const squares = [];
   for (let gpu = 0; gpu < Math.min(16, node.declared || 0); gpu += 1) {
-    squares.push(el("u", {class: gpu < node.allocated ? "used" : gpu < node.allocated + node.idle ? "" : "out"}));
+    squares.push(el("u", {class: gpu < node.allocated ? "used" : gpu < node.allocated + node.idle || node.word === "asleep" ? "" : "out"}));
   }
-  const gpus = node.declared ? ", " + node.allocated + " of " + node.declared + " GPUs used" : "";
+  const more = [node.declared ? node.allocated + " of " + node.declared + " GPUs used" : "", node.silent ? "its exporter does not answer" : ""].filter(Boolean);
   return el("li", {},
-    el("a", {class: "tile " + node.kind, id: "n-" + node.name, href: there({node: node.name}), "aria-label": node.name + ": " + node.word + gpus + (node.silent ? ", its exporter does not answer" : "")},
-      el("b", {}, node.mark), el("span", {}, node.name), el("small", {}, node.word + (node.silent ? ", silent" : "")),
-      squares.length ? el("span", {class: "gpus"}, ...squares) : null));
+    el("a", {class: "tile " + node.kind, id: "n-" + node.name, href: there({node: node.name})},
+      el("b", {"aria-hidden": "true"}, node.mark), el("span", {}, node.name), el("small", {}, node.word + (node.silent ? ", silent" : "")),
+      more.length ? el("span", {class: "v"}, ", " + more.join(", ")) : null, squares.length ? el("span", {class: "gpus", "aria-hidden": "true"}, ...squares) : null));
 }
 
 function drawNodes(found, nodes) {
@@ -246,7 +259,7 @@ function drawNodes(found, nodes) {
   const known = Object.keys(CONDITIONS).filter((word) => counts.has(word));
   place.append(el("ul", {class: "legend"}, ...known.map((word) => el("li", {class: CONDITIONS[word][1]}, sign(CONDITIONS[word][0]), counts.get(word) + " " + word))));
   place.append(el("ul", {class: nodes.length > 48 ? "tiles small" : "tiles"}, ...nodes.map(tile)));
-  if (nodes.some((one) => one.declared)) place.append(el("p", {class: "mut"}, "A square is a GPU: full is used, empty is free, crossed out takes no job."));
+  if (nodes.some((one) => one.declared)) place.append(el("p", {class: "mut"}, "A square is a GPU: full is used, empty can be had, crossed out takes no job."));
   const out = nodes.filter((one) => !HEALTHY.has(one.word) && one.word !== "asleep");
   if (out.length) {
     place.append(el("h3", {}, "Why nodes are out"), table(["Node", "State", "Reason", "GPUs out"],
@@ -275,6 +288,7 @@ function drawNode(found) {
   const place = section("facts", "The machine");
   const [node] = nodesOf(found);
   const up = found.up.length ? found.up[0].value === 1 : null;
+  place.append(...warnings(found));
   if (!node && up === null) return void place.append(el("p", {class: "note unknown"}, "Neither Slurm nor Prometheus knows a machine of this name."));
   const users = new Map(found.gpu.map((one) => [one.jobid, one.user]));
   place.append(facts([
@@ -389,7 +403,7 @@ function matrix(ports, wanted) {
   });
   rows.sort((one, other) => other.bad - one.bad || one.name.localeCompare(other.name, "en", {numeric: true}));
   return el("div", {},
-    el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Ports beside their line rate"}, el("table", {class: "matrix"},
+    el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports"}, el("table", {class: "matrix"},
       el("thead", {}, el("tr", {}, el("th", {scope: "col"}, "Node"), ...titles.map(([title, {usual}]) => el("th", {scope: "col"}, title, el("small", {}, usual ? shown("bps", usual) : "rate unknown"))))),
       el("tbody", {}, ...rows.slice(0, 300).map((row) => el("tr", {},
         el("th", {scope: "row"}, toNode(row.name), row.lacks ? el("small", {class: "fail"}, "fewer than its " + wanted.get(row.name)) : null),
@@ -400,8 +414,9 @@ function matrix(ports, wanted) {
 // ---- Plots
 
 const STROKES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-const AREAS = ["s0", "s2", "s1", "s3", "s4"];
+// Asked for at each drawing: paper is light, whatever the screen is.
+const ink = (name, clear) => () => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim() + (clear || "");
+const AREAS = ["s0", "s2", "s1", "skip", "s3"];
 const stroke = (place) => ["s" + (place % 5), STROKES[Math.floor(place / 5) % 4].length ? STROKES[Math.floor(place / 5) % 4] : place % 2 ? [7, 4] : []];
 
 // A piece of the line as it is drawn, for the legend: a copy of the page's own empty drawing.
@@ -413,6 +428,13 @@ function swatch(name, dash, filled, width) {
   if (width) drawn.setAttribute("stroke-width", width);
   if (dash.length) drawn.setAttribute("stroke-dasharray", dash.join(" "));
   return picture;
+}
+
+// A label in a line's name. The number of a GPU is NVML's; where its device file has another, this is said, too.
+function said(label, labels) {
+  const value = labels[label] || "?";
+  if (label === "device" && labels.gpu !== undefined) return value === "nvidia" + labels.gpu || value === "?" ? "" : "(" + value + ")";
+  return ({gpu: "GPU ", port: "port "}[label] || "") + value;
 }
 
 // The answer to a range as columns: times, and for each line its name and values.
@@ -430,9 +452,9 @@ function columns(result, panel, place, range) {
     }
     (kind === "limit" ? limits : lines).push({ask: rest.join(" "), labels: one.metric, values});
   }
-  // A label that all lines share says nothing, but for the last one.
-  const by = (panel.by || []).filter((label, at, all) => at === all.length - 1 && label !== "port" || new Set(lines.map((line) => line.labels[label])).size > 1);
-  for (const line of lines) line.name = by.map((label) => ({gpu: "GPU ", port: "port "}[label] || "") + (line.labels[label] || "?")).join(" ") || line.ask;
+  // One machine's name, or one port's number, before all lines says nothing.
+  const by = (panel.by || []).filter((label) => !["node", "port"].includes(label) || panel.by.length === 1 || new Set(lines.map((line) => line.labels[label])).size > 1);
+  for (const line of lines) line.name = by.map((label) => said(label, line.labels)).filter(Boolean).join(" ") || line.ask;
   for (const line of limits) line.name = line.ask;
   const order = Object.keys(panel.lines);
   lines.sort((one, other) => order.indexOf(one.ask) - order.indexOf(other.ask) || one.name.localeCompare(other.name, "en", {numeric: true}));
@@ -452,29 +474,29 @@ function pictured(panel, {times, lines, limits}) {
     const known = times.map((_, at) => lines.some((line) => line.values[at] !== null));
     for (let place = lines.length - 1; place >= 0; place -= 1) {
       const name = AREAS[place % 5];
-      put(sums[place].map((value, at) => (known[at] ? value : null)), {stroke: colour(name), fill: colour(name) + "99", width: 1.5});
+      put(sums[place].map((value, at) => (known[at] ? value : null)), {stroke: ink(name), fill: ink(name, "99"), width: 1.5});
       legend.push({name: lines[place].name, mark: swatch(name, [], true), at: (at) => say(lines[place].values[at])});
     }
-    for (let place = 1; place < lines.length; place += 1) bands.push({series: [place, place + 1], fill: colour(AREAS[(lines.length - place) % 5]) + "99"});
+    for (let place = 1; place < lines.length; place += 1) bands.push({series: [place, place + 1], fill: ink(AREAS[(lines.length - place) % 5], "99")});
   } else if (lines.length > EACH) {
     const sorted = times.map((_, at) => lines.filter((line) => line.values[at] !== null).sort((one, other) => one.values[at] - other.values[at]));
     for (const [name, pick, looks] of [["highest", (all) => all.at(-1), {width: 1}], ["median of " + lines.length, (all) => all[Math.floor(all.length / 2)], {width: 3}], ["lowest", (all) => all[0], {width: 1, dash: [2, 3]}]]) {
-      put(sorted.map((all, at) => (all.length ? pick(all).values[at] : null)), {stroke: colour("s0"), ...looks});
+      put(sorted.map((all, at) => (all.length ? pick(all).values[at] : null)), {stroke: ink("s0"), ...looks});
       legend.push({name, mark: swatch("s0", looks.dash || [], false, looks.width), at: (at) => {
         const found = pick(sorted[at] || []);
         return found ? say(found.values[at]) + (name.startsWith("median") ? "" : ", " + found.name) : "none";
       }});
     }
-    bands.push({series: [1, 3], fill: colour("s0") + "33"});
+    bands.push({series: [1, 3], fill: ink("s0", "33")});
   } else {
     lines.forEach((line, place) => {
       const [name, dash] = stroke(place);
-      put(line.values, {stroke: colour(name), dash});
+      put(line.values, {stroke: ink(name), dash});
       legend.push({name: line.name, mark: swatch(name, dash, false), at: (at) => say(line.values[at])});
     });
   }
   for (const limit of limits) {
-    put(limit.values, {stroke: colour("mut"), dash: [3, 5], width: 1.5});
+    put(limit.values, {stroke: ink("mut"), dash: [3, 5], width: 1.5});
     legend.push({name: limit.name, mark: swatch("mut", [3, 5], false), at: (at) => say(limit.values[at])});
   }
   return {series, data, bands, legend};
@@ -491,25 +513,24 @@ function drawPlot(place, panel, found) {
   const end = Math.max(...data.slice(1).map(last));
   const tell = (at) => {
     legend.forEach((one, number) => { texts[number].textContent = one.at(at); });
-    when.textContent = at === end ? "now" : moment(found.times[at]);
-    if (at === end && found.ended) when.textContent = moment(found.times[at]);
+    when.textContent = at === end && !found.ended ? "" : moment(found.times[at]);
   };
   tell(end);
-  place.append(el("figure", {}, el("figcaption", {}, el("h4", {}, panel.title), when),
+  place.append(el("figure", {}, el("figcaption", {}, el("h3", {}, panel.title), when),
     box, el("ul", {class: "lines"}, ...legend.map((one, number) => el("li", {}, one.mark, el("span", {}, one.name), texts[number])))));
   const first = Math.min(...data.slice(1).map((values) => values.findIndex((one) => one !== null)).filter((one) => one >= 0));
   const most = Math.max(0, ...data.slice(1).flat().filter((one) => one !== null));
-  const axis = {stroke: colour("mut"), grid: {stroke: colour("line"), width: 1}, ticks: {show: false}, font: "12px system-ui, DejaVu Sans, sans-serif"};
+  const axis = {stroke: ink("mut"), grid: {stroke: ink("line"), width: 1}, ticks: {show: false}, font: "12px system-ui, DejaVu Sans, sans-serif"};
   const midnight = (time) => new Date(time * 1000).getHours() === 0 && new Date(time * 1000).getMinutes() === 0;
   const options = {
-    width: Math.max(200, box.clientWidth), height: 170, series, bands, legend: {show: false}, padding: [8, 12, 0, 0],
+    width: Math.max(200, box.clientWidth), height: 170, series, bands, legend: {show: false}, padding: [8, 18, 0, 0],
     cursor: {drag: {x: false, y: false}, y: false, points: {show: false}, sync: {key: "all"}},
     scales: {
       x: {time: true, range: () => [found.times[Math.min(first, Math.max(0, end - 20))], found.times.at(-1)]},
       y: {range: () => [0, panel.unit === "percentunit" ? Math.max(1, most) : most > 0 ? most * 1.08 : 1]},
     },
     axes: [
-      {...axis, size: 26, space: 60, values: (_, splits) => splits.map((time) => (midnight(time) ? day.format(time * 1000) : clock.format(time * 1000)))},
+      {...axis, size: 26, space: 42, values: (_, splits) => splits.map((time) => (midnight(time) ? day.format(time * 1000) : clock.format(time * 1000)))},
       {...axis, size: 70, space: 30, incrs: INCREMENTS[panel.unit], values: (_, splits) => splits.map((value) => shown(panel.unit, value))},
     ],
     hooks: {setCursor: [(drawn) => tell(drawn.cursor.idx === null || drawn.cursor.idx === undefined ? end : drawn.cursor.idx)]},
@@ -527,6 +548,7 @@ function drawRow(row, number, result, range) {
   // Rows share a line where there is room for all of their plots.
   const drawn = row.panels.length - empty.length;
   place.style.flex = drawn + " 1 " + drawn * 240 + "px";
+  place.style.maxWidth = drawn * 420 + "px";
   const grid = el("div", {class: "plots"});
   place.append(grid);
   row.panels.forEach((panel, at) => found[at].lines.length && drawPlot(grid, panel, found[at]));
