@@ -12,6 +12,7 @@ const SCRAPED = 15;
 const POINTS = 120;
 const EACH = 8;
 const RANGES = new Map([["1h", 3600], ["6h", 21600], ["24h", 86400], ["7d", 604800]]);
+const USUAL = "1h";
 const address = new URLSearchParams(location.search);
 const NODE = address.get("node"), JOB = address.get("job");
 const NAME = NODE !== null ? "node" : JOB !== null ? "job" : address.get("view") === "fabric" ? "fabric" : "overview";
@@ -122,7 +123,7 @@ const HEALTHY = new Set(["allocated", "mixed", "idle"]);
 function condition(base, flags) {
   const has = (...words) => words.some((word) => flags.has(word));
   if (base === "down" && has("powered_down")) return "did not wake up";
-  if (has("power_down", "powering_down", "powered_down", "power_drain")) return "asleep";
+  if (base !== "down" && has("power_down", "powering_down", "powered_down")) return "asleep";
   if (has("powering_up", "power_up")) return "waking up";
   if (has("reboot_issued")) return "rebooting";
   if (has("maintenance")) return "maintenance";
@@ -165,13 +166,14 @@ function drawAlerts(alerts, wanted) {
   for (const one of firing) groups.set(one.labels.alertname, [...(groups.get(one.labels.alertname) || []), one]);
   const order = Object.keys(SEVERITIES);
   const sorted = [...groups.values()].sort((one, other) => order.indexOf(one[0].labels.severity) - order.indexOf(other[0].labels.severity));
+  const cards = place.appendChild(el("div", {class: "cards"}));
   for (const group of sorted) {
     for (const alert of group.length > 3 ? [group[0]] : group) {
       const [mark, kind] = SEVERITIES[alert.labels.severity];
-      const others = group.length > 3 ? group.slice(1).map((one) => one.labels.node || one.annotations.summary) : [];
-      place.append(el("div", {class: "card " + kind},
+      const others = [...new Set(group.slice(1).map((one) => one.labels.node || one.annotations.summary))].sort((one, other) => one.localeCompare(other, "en", {numeric: true}));
+      cards.append(el("div", {class: "card " + kind},
         el("h3", {}, sign(mark), alert.annotations.summary || alert.labels.alertname),
-        others.length ? el("p", {}, "And " + others.length + " more: " + others.slice(0, 12).join(", ") + (others.length > 12 ? ", ..." : "")) : null,
+        group.length > 3 ? el("p", {}, "And " + (group.length - 1) + " more, on " + others.slice(0, 12).join(", ") + (others.length > 12 ? ", ..." : "")) : null,
         el("dl", {}, el("dt", {}, "Do this"), el("dd", {}, alert.annotations.fix || ""),
           el("dt", {}, "Since"), el("dd", {}, moment(Date.parse(alert.activeAt) / 1000) + " (" + alert.labels.alertname + ", " + alert.labels.severity + ")"))));
     }
@@ -266,7 +268,7 @@ function drawNodes(found, nodes) {
       out.map((one) => [toNode(one.name), el("span", {class: one.kind}, sign(one.mark), one.word), one.reason || "none given", String((one.declared || 0) - (one.allocated || 0))])));
   }
   const names = new Set(nodes.map((one) => one.name));
-  const others = found.up.filter((one) => !names.has(one.node));
+  const others = found.up.filter((one) => !names.has(one.node)).sort((one, other) => one.node.localeCompare(other.node, "en", {numeric: true}));
   if (others.length) {
     const silent = others.filter((one) => one.value === 0);
     place.append(el("p", {}, "Other machines: ", ...listed(others.slice(0, 40).map((one) => el("span", {}, toNode(one.node), one.value ? "" : " (does not answer)"))),
@@ -465,9 +467,11 @@ const last = (values) => values.findLastIndex((one) => one !== null);
 
 // What is drawn, and what the legend says at a time. More lines than one can tell apart become a band: lowest, median, highest.
 function pictured(panel, {times, lines, limits}) {
+  // A line of a single value would not be seen.
+  const few = [...lines, ...limits].every((line) => line.values.filter((one) => one !== null).length < 3);
   const series = [{}], data = [times], bands = [], legend = [];
   const say = (value) => shown(panel.unit, value);
-  const put = (values, looks) => data.push(values) && series.push({points: {show: false}, width: 2, ...looks});
+  const put = (values, looks) => data.push(values) && series.push({points: {show: few, size: 6}, width: 2, ...looks});
   if (panel.stack) {
     let below = times.map(() => 0);
     const sums = lines.map((line) => (below = line.values.map((value, at) => (value === null ? below[at] : below[at] + Math.max(0, value)))));
@@ -558,27 +562,20 @@ function drawRow(row, number, result, range) {
 
 // ---- The whole page
 
-let asked = 0, timer = 0;
+let asked = 0, timer = 0, answered = "";
 const failed = (error) => error;
 
 function span(life) {
   const chosen = RANGES.get(address.get("range"));
-  const lived = life && !chosen, end = lived && !life.runs ? life.end + 60 : Date.now() / 1000, start = lived ? life.begin - 60 : end - (chosen || 21600);
+  const lived = life && !chosen, end = lived && !life.runs ? life.end + 60 : Date.now() / 1000, start = lived ? life.begin - 60 : end - (chosen || RANGES.get(USUAL));
   const step = Math.max(SCRAPED, Math.ceil((end - start) / POINTS / SCRAPED) * SCRAPED);
   return {start: Math.floor(start / step) * step, end: Math.floor(end / step) * step, step, ended: end < Date.now() / 1000 - 180};
 }
 
-async function show() {
+async function draw() {
   asked = 0;
   const focus = document.activeElement ? document.activeElement.id : "";
-  const status = document.getElementById("status");
-  const [told, found] = await Promise.all([ask("alerts").then((data) => data.alerts, failed), now(VIEW.now).catch(failed)]);
-  if (found instanceof Error) {
-    status.className = "note fail";
-    status.textContent = "Prometheus does not answer: " + found.message + ". Is the ssh command of clusterctl monitor open still running?";
-    document.body.dataset.ready = "failed";
-    return;
-  }
+  const [told, found] = await Promise.all([ask("alerts").then((data) => data.alerts, failed), now(VIEW.now)]);
   plots.splice(0).forEach((one) => one.drawn.destroy());
   let life = null;
   if (NAME === "overview") {
@@ -610,18 +607,29 @@ async function show() {
     }));
     VIEW.rows.forEach((row, number) => drawRow(row, number, answers[number], range));
   }
-  status.className = "mut";
-  status.textContent = "As of " + clock.format(Date.now());
+  say("mut", "As of " + clock.format(Date.now()));
+  answered = clock.format(Date.now());
   if (focus && document.getElementById(focus)) document.getElementById(focus).focus({preventScroll: true});
   document.body.dataset.questions = String(asked);
   document.body.dataset.ready = "yes";
 }
 
+function say(kind, words) {
+  const status = document.getElementById("status");
+  status.className = kind;
+  status.textContent = words;
+}
+
+const show = () => draw().catch((error) => {
+  say("note fail", "Prometheus does not answer: " + error.message + ". Is the ssh command of clusterctl monitor open still running?" + (answered ? " The figures below are of " + answered + "." : ""));
+  document.body.dataset.ready = "failed";
+});
+
 function head() {
   const title = {overview: "Overview", fabric: "Fabric", node: "Node " + NODE, job: "Job " + JOB}[NAME];
   document.title = title + ", " + CLUSTER;
   document.querySelector("h1").textContent = title;
-  const chosen = address.get("range") || (NAME === "job" ? "" : "6h");
+  const chosen = address.get("range") || (NAME === "job" ? "" : USUAL);
   const link = (name, more, current) => el("a", {href: there(more), "aria-current": current ? "page" : undefined}, name);
   const same = {...(NODE !== null ? {node: NODE} : JOB !== null ? {job: JOB} : NAME === "fabric" ? {view: "fabric"} : {})};
   document.getElementById("views").append(link("Overview", {view: "overview"}, NAME === "overview"), link("Fabric", {view: "fabric"}, NAME === "fabric"));
@@ -653,6 +661,6 @@ function start() {
 
 const refused = start();
 if (refused) {
-  document.getElementById("status").textContent = refused;
+  say("note fail", refused);
   document.body.dataset.ready = "refused";
 }
