@@ -548,11 +548,11 @@ function drawRow(row, number, result, range) {
   if (result instanceof Error) return void place.append(el("p", {class: "note unknown"}, "Prometheus did not answer: ", result.message));
   const found = row.panels.map((panel, at) => ({...columns(result, panel, at, range), ended: range.ended}));
   const empty = row.panels.filter((_, at) => !found[at].lines.length);
-  if (empty.length === row.panels.length) return void place.append(el("p", {class: "mut"}, row.without));
   // Rows share a line where there is room for all of their plots.
   const drawn = row.panels.length - empty.length;
-  place.style.flex = drawn + " 1 " + drawn * 240 + "px";
-  place.style.maxWidth = drawn * 420 + "px";
+  place.style.flex = drawn ? drawn + " 1 " + drawn * 240 + "px" : "1 1 100%";
+  place.style.maxWidth = drawn ? drawn * 420 + "px" : "100%";
+  if (!drawn) return void place.append(el("p", {class: "mut"}, row.without));
   const grid = el("div", {class: "plots"});
   place.append(grid);
   row.panels.forEach((panel, at) => found[at].lines.length && drawPlot(grid, panel, found[at]));
