@@ -272,7 +272,7 @@ function drawNodes(found, nodes) {
   if (others.length) {
     const silent = others.filter((one) => one.value === 0);
     place.append(el("p", {}, "Other machines: ", ...listed(others.slice(0, 40).map((one) => el("span", {}, toNode(one.node), one.value ? "" : " (does not answer)"))),
-      silent.length ? "" : " (all answer)"));
+      silent.length ? "" : " (each answers)"));
   }
 }
 
@@ -369,9 +369,10 @@ function drawFabric(found) {
     }
   }
   const place = section("ports", "Ports beside their line rate");
-  if (!found.rdma_state.length) place.append(el("p", {class: "mut"}, "No machine has reported an RDMA port" + (wanted.size ? ", though " + many(wanted.size, "machine", "machines") + " should have some." : ".")));
-  if (!ports.length) return;
+  if (wanted.size && !found.rdma_state.length) place.append(el("p", {class: "note unknown"}, "No machine has reported an RDMA port, though " + many(wanted.size, "machine", "machines") + " should have some."));
+  if (!ports.length) return void place.append(el("p", {class: "mut"}, "No machine has reported a port."));
   place.append(el("p", {class: "mut"}, "The busier direction of each port, as a part of its line rate. Nodes with trouble come first."), matrix(ports, wanted));
+  return void 0;
 }
 
 // What is to be said of a port: a class, a sign, words.
