@@ -26,7 +26,7 @@ def monitor() -> None:
 @monitor.command("open")
 @reading_options
 def open_it(request: Request) -> int:
-    """Print the address of Prometheus, and the ssh command that leads there. Contacts no machine.
+    """Print the address of the page, and the ssh command that leads there. Contacts no machine.
 
     \b
     Example:
@@ -48,6 +48,7 @@ def open_it(request: Request) -> int:
     forward = f"{PORT}:127.0.0.1:{PORT}"
     command = shlex.join(["ssh", "-N", "-L", forward, *target.arguments(), target.address])
     address = f"http://127.0.0.1:{PORT}"
+    page = f"{address}/consoles/clusterctl.html"
     if request.json:
         print_json(
             {
@@ -56,9 +57,10 @@ def open_it(request: Request) -> int:
                 "exit_code": 0,
                 "host": hosts[0],
                 "address": address,
+                "page": page,
                 "ssh": command,
             }
         )
     else:
-        click.echo(f"{command}\n{address}    # while that runs")
+        click.echo(f"{command}\n{page}    # while that runs")
     return 0

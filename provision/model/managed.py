@@ -4,9 +4,10 @@ A role declares it as ``__<role>_managed`` in ``vars/main.yml``. Keys, each opti
 
     packages: [name, ...]                         installed; with ``held: true`` also held at what is installed
     directories: [{path, owner, group, mode}]     owner and group are root, the mode is 0755, where they are left out
-    files: [{path, template | file | content | fingerprints, owner, group, mode, secret, validate}]     mode 0644;
-        ``template`` is below templates/, ``file`` below files/; ``fingerprints``: it holds public keys, each one of
-        these; ``validate``: the command that has to accept a new text first, as ``sshd -t -f %s``
+    files: [{path, template | file | content | fingerprints, owner, group, mode, secret, program, validate}]     mode
+        0644; ``template`` is below templates/, ``file`` below files/; ``fingerprints``: it holds public keys, each one
+        of these; ``program``: nobody reads its difference, as of each ``file``; ``validate``: the command that has to
+        accept a new text first, as ``sshd -t -f %s``
     links: [{path, target}]
     absent: [path, ...]
     services: [{name, started_after: [path], units: [path], running, enabled, restarted_for: [check], restart}]
@@ -186,7 +187,7 @@ def _place(entry: Mapping[str, Any], mode: str) -> Place:
         text=None if text is None else str(text),
         secret=bool(entry.get("secret", False)),
         known=known,
-        program="file" in entry or str(text or "").startswith("#!"),
+        program="file" in entry or bool(entry.get("program")) or str(text or "").startswith("#!"),
         fingerprints=tuple(_names(entry.get("fingerprints"))),
         validate=str(entry.get("validate") or ""),
     )

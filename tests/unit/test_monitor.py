@@ -38,7 +38,7 @@ def test_the_way_to_prometheus_is_that_of_the_inventory(inventory: Path) -> None
 
     assert done.output.splitlines() == [
         "ssh -N -L 9090:127.0.0.1:9090 -o Port=2222 -o 'User=\"admin\"' -J jump@gate.example.org 10.0.0.3",
-        "http://127.0.0.1:9090    # while that runs",
+        "http://127.0.0.1:9090/consoles/clusterctl.html    # while that runs",
     ]
 
 

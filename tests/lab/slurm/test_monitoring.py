@@ -69,6 +69,9 @@ def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab
     )
     up = {one["metric"]["node"]: one["value"][1] for one in prometheus(provisioned_lab, 'up{job="node"}')}
     assert up == dict.fromkeys(provisioned_lab.machines, "1")
+    page = f"{DIRECTORY}/consoles/clusterctl.html"
+    served = f"curl -sS --max-time 20 127.0.0.1:9090/consoles/clusterctl.html | cmp - {page}"
+    assert provisioned_lab.root("head", f"{served} && echo as it was written").strip() == "as it was written"
     # What a node says of Slurm is not heard.
     provisioned_lab.root("node1", f'echo \'slurm_node_state{{node="node2",state="down"}} 1\' > {FIGURES}')
     nodes = {one["metric"]["node"] for one in prometheus(provisioned_lab, "slurm_node_state")}
