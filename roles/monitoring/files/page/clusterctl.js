@@ -60,7 +60,7 @@ function scaled(value, step, names) {
 function lasting(seconds) {
   if (seconds > 0 && seconds < 1) return rounded(seconds * 1000) + " ms";
   for (const [most, size, name] of [[120, 1, "s"], [3600, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]]) {
-    if (seconds < most) return rounded(seconds / size) + " " + name;
+    if (seconds < most) return (seconds / size >= 10 ? Math.round(seconds / size) : rounded(seconds / size)) + " " + name;
   }
   return "";
 }
@@ -194,9 +194,9 @@ function fact(kind, mark, name, number, words) {
 
 function verifyFact(found) {
   const {verdict} = found.verdict.find((one) => one.subject === "all") || {};
-  const others = found.verdict.filter((one) => one.subject !== "all" && one.verdict !== "pass").map((one) => one.subject);
+  const others = found.verdict.filter((one) => one.subject !== "all" && ["fail", "unknown"].includes(one.verdict)).map((one) => one.subject + ": " + one.verdict);
   const when = (found.verified.length ? lasting(Math.max(0, Date.now() / 1000 - found.verified[0].value)) + " ago" : "at an unknown time")
-    + (others.length ? "; not " + others.join(", ") : "");
+    + (others.length ? "; " + others.join(", ") : "");
   if (!verdict) return fact("unknown", "?", "Last verify", "unknown", "No verdict has been reported: clusterctl verify");
   const [mark, kind] = {pass: ["✓", "pass"], fail: ["✕", "fail"]}[verdict] || ["?", "unknown"];
   return fact(kind, mark, "Last verify", verdict, when);
@@ -532,10 +532,10 @@ function drawPlot(place, panel, found) {
     cursor: {drag: {x: false, y: false}, y: false, points: {show: false}, sync: {key: "all"}},
     scales: {
       x: {time: true, range: () => [found.times[Math.min(first, Math.max(0, end - 20))], found.times.at(-1)]},
-      y: {range: () => [0, panel.unit === "percentunit" ? Math.max(1, most) : most > 0 ? most * 1.08 : 1]},
+      y: {range: () => [0, panel.unit === "percentunit" ? Math.max(1, most) * 1.02 : most > 0 ? most * 1.08 : 1]},
     },
     axes: [
-      {...axis, size: 26, space: 42, values: (_, splits) => splits.map((time) => (midnight(time) ? day.format(time * 1000) : clock.format(time * 1000)))},
+      {...axis, size: 26, space: 42, incrs: [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800], values: (_, splits) => splits.map((time) => (midnight(time) ? day.format(time * 1000) : clock.format(time * 1000)))},
       {...axis, size: 70, space: 30, incrs: INCREMENTS[panel.unit], values: (_, splits) => splits.map((value) => shown(panel.unit, value))},
     ],
     hooks: {setCursor: [(drawn) => tell(drawn.cursor.idx === null || drawn.cursor.idx === undefined ? end : drawn.cursor.idx)]},
