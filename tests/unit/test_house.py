@@ -112,6 +112,7 @@ BY_THEIR_OWN = {
     "Change the driver, one machine first",
     "Resume the nodes where jobs can use the GPUs",
     "Ask the controller about the compute nodes",
+    "Give back nodes whose GPUs were divided",
     "Keep new nodes for verify",
     "Place job images on new nodes before they take jobs",
     "Judge the nodes whose slurmd was to be replaced",

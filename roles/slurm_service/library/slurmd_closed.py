@@ -34,7 +34,7 @@ options:
 
 #: Seconds that an answer of Docker, or of Slurm through it, may take.
 ANSWER = 60
-#: What slurmstepd calls itself (_set_job_log_prefix() in src/slurmd/slurmstepd/slurmstepd.c): a batch script's, by its job.
+#: What slurmstepd of a batch script calls itself: _set_job_log_prefix() in src/slurmd/slurmstepd/slurmstepd.c.
 STEP = re.compile(r"slurmstepd: \[(\d+)(?:\+\d+)?\.batch\]")
 
 
