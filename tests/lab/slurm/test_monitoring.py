@@ -64,7 +64,11 @@ def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab
         one["id"]: one["verdict"] for one in checks if one["id"].startswith("monitoring.") and one["host"] == "head"
     }
     assert found == dict.fromkeys(
-        [f"monitoring.{name}" for name in ("files", "key", "packages", "port", "services", "slurm", "targets")], "pass"
+        [
+            f"monitoring.{name}"
+            for name in ("files", "key", "packages", "port", "services", "slurm", "stored", "targets")
+        ],
+        "pass",
     )
     up = {one["metric"]["node"]: one["value"][1] for one in prometheus(provisioned_lab, 'up{job="node"}')}
     assert up == dict.fromkeys(provisioned_lab.machines, "1")
@@ -139,7 +143,9 @@ def test_a_full_disk_of_prometheus_is_said_and_no_job_notices(provisioned_lab: l
     lab, store = provisioned_lab, "/var/lib/prometheus/metrics2"
     small = f"mount -t tmpfs -o size=6m,mode=0755,uid=prometheus,gid=prometheus tmpfs {store}"
     lab.root("head", f"systemctl stop prometheus; {small}; systemctl start prometheus")
+    listens = "curl -sSf --max-time 20 127.0.0.1:9090/-/ready && echo yes || true"
     try:
+        labs.until(lambda: lab.root("head", listens).endswith("yes"))
         labs.until(lambda: prometheus(lab, "up") != [])
         lab.root("head", f"dd if=/dev/zero of={store}/fill bs=64k 2>&1 || true")
 
