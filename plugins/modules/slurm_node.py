@@ -34,10 +34,9 @@ options:
   reservation: {type: str, default: '', description: The name of the reservation.}
   user: {type: str, default: '', description: Who may use the reservation.}
   gpus:
-    type: dict
-    default: {}
-    description: >-
-      By node, the GPUs that it is to have, as in C([gpu:1g.5gb:4]). One to which slurmctld gives others is not resumed.
+    type: list
+    elements: str
+    description: GPUs that each node is to have, as in C([gpu:1g.5gb:4]). One with others in slurmctld is not resumed.
   prefix: {type: bool, default: false, description: 'Whether each reason that begins with C(clusterctl:) is ours.'}
   wait: {type: int, default: 0, description: Seconds to wait for the jobs of the nodes.}
   jobs_allowed: {type: bool, default: false, description: Go on although jobs are running.}
@@ -165,7 +164,8 @@ def resume(controller, params):
     """Resume the nodes whose drain is ours."""
     known = controller.nodes(params["names"], needed=False)
     mine = [name for name in sorted(known) if to_resume(known[name], params["reason"], params["prefix"])]
-    mine = [name for name in mine if name not in params["gpus"] or has(known[name], params["gpus"][name])]
+    if params["gpus"] is not None:
+        mine = [name for name in mine if has(known[name], params["gpus"])]
     # Not UNDRAIN: a node that was rebooted meanwhile is down as well, by our doing.
     controller.update(mine, "State=RESUME")
     return {"known": sorted(known), "drained": mine, "jobs": [], "changed": bool(mine)}
@@ -197,7 +197,7 @@ def main():
             "reason": {"type": "str", "default": ""},
             "reservation": {"type": "str", "default": ""},
             "user": {"type": "str", "default": ""},
-            "gpus": {"type": "dict", "default": {}},
+            "gpus": {"type": "list", "elements": "str"},
             "prefix": {"type": "bool", "default": False},
             "wait": {"type": "int", "default": 0},
             "jobs_allowed": {"type": "bool", "default": False},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace as copied
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,7 +150,7 @@ def add(request: Request, nodes: str) -> int:
     if done.code is not ExitCode.DONE:
         return end(request, done)
     # Once more, as hardware has been discovered.
-    work = _whole(work)
+    work = work.on_all()
     reserving = work.told(slurm_service_node_names=names, slurm_service_node_state="reserved")
     done = _play(reserving, EVERYWHERE, again, last=False)
     # Another machine that failed keeps no node out of the cluster.
@@ -192,7 +191,7 @@ def remove(request: Request, nodes: str, drains: bool, timeout: int) -> int:
             return end(request, done)
     before = move(work.opened.path, there) if there else {}
     try:
-        work = _whole(work)
+        work = work.on_all()
         done = _play(work, EVERYWHERE, again)
     except ClusterctlError:
         write(before)
@@ -260,11 +259,6 @@ def _require_nodes(work: Work, names: Sequence[str]) -> None:
         raise ClusterctlError(
             f"{unknown[0]} is no compute node of {work.opened.path}", fix="clusterctl node list names them"
         )
-
-
-def _whole(work: Work) -> Work:
-    """Return the same for all machines of the inventory, which was written meanwhile."""
-    return copied(work, request=copied(work.request, limit=None)).reloaded()
 
 
 def require_new(slurm: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:

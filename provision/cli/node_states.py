@@ -47,15 +47,16 @@ class Work:
         passwords = flow.ask(request)
         return cls(request, flow.open_cluster(request, passwords), passwords)
 
-    def reloaded(self) -> Work:
-        """Return the same after the inventory was written.
+    def on_all(self) -> Work:
+        """Return the same for all machines of the inventory, which was written meanwhile.
 
         Raises:
             ClusterctlError: the inventory is wrong (2).
         """
         from provision.cli import flow
 
-        return copied(self, opened=flow.open_cluster(self.request, self.passwords))
+        request = copied(self.request, limit=None)
+        return copied(self, request=request, opened=flow.open_cluster(request, self.passwords))
 
     def on(self, machines: Sequence[str]) -> Work:
         """Return the same for these machines alone."""
@@ -115,17 +116,18 @@ def show(work: Work, outcome: Outcome, names: Sequence[str], held: Sequence[str]
     """Show nodes in the state that slurmctld told last; for JSON, add them to the document."""
     slurm = outcome.report.data.get("cluster_status") or {}
     outcome.document |= {"slurm": slurm, "holding": list(held)}
-    _print(work, outcome, [row(one, on_each(slurm)) for one in slurm.get("nodes", ()) if one.get("name") in names])
+    jobs = on_each(slurm)
+    _print(work, outcome, [row(one, jobs) for one in slurm.get("nodes", ()) if one.get("name") in names])
 
 
 def show_all(work: Work, outcome: Outcome) -> None:
     """Show all nodes, with the last verdict on each and its driver."""
     slurm, verified = outcome.report.data.get("cluster_status") or {}, last_verdicts(work.opened.path)
     outcome.document |= {"slurm": slurm, "holding": [], "verified": verified}
-    rows = []
+    jobs, rows = on_each(slurm), []
     for one in slurm.get("nodes", ()):
         proven = verified.get(str(one["name"]), {})
-        rows.append((*row(one, on_each(slurm)), _proof(proven), proven.get("driver", "")))
+        rows.append((*row(one, jobs), _proof(proven), proven.get("driver", "")))
     _print(work, outcome, rows, ("VERIFIED", "DRIVER"))
 
 

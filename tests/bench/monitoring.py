@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import runpy
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from worker import free_port
 
 from provision import content
 
@@ -41,7 +42,9 @@ def of_many_nodes(nodes: int) -> dict[str, Any]:
         written = time.process_time() - begun
         with served({"/node": exporter_says(), "/slurm": slurm}) as port, prometheus(place, nodes, port) as own:
             time.sleep(ROUNDS * INTERVAL)
-            (cpu_then, at), (cpu, now) = (asked(own, "process_cpu_seconds_total") for _ in pauses(INTERVAL * 2))
+            cpu_then, at = asked(own, "process_cpu_seconds_total")
+            time.sleep(INTERVAL * 2)
+            cpu, now = asked(own, "process_cpu_seconds_total")
             return {
                 f"of {nodes} nodes: series": int(asked(own, "prometheus_tsdb_head_series")[0]),
                 "memory of Prometheus, MB": round(asked(own, "process_resident_memory_bytes")[0] / 1e6),
@@ -167,21 +170,6 @@ def fetched(address: str) -> bytes:
                 raise
             time.sleep(0.3)
     raise AssertionError
-
-
-def pauses(seconds: float) -> Iterator[None]:
-    """Yield twice, with a pause between."""
-    yield
-    time.sleep(seconds)
-    yield
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class Slurm:
         self.changes: list[list[str]] = []
         self.warnings: list[str] = []
         self.params: dict[str, Any] = {"names": ["node1"], "reason": OURS, "wait": 0, "jobs_allowed": False,
-                                       "prefix": False, "gpus": {}, "container": "slurmctld"}  # fmt: skip
+                                       "prefix": False, "gpus": None, "container": "slurmctld"}  # fmt: skip
 
     @property
     def updates(self) -> list[list[str]]:
@@ -135,7 +135,7 @@ def test_a_reason_is_ours_only_word_for_word(reason: str) -> None:
 def test_a_node_with_other_gpus_than_slurm_knows_stays_drained(gres: str | None, given_back: bool) -> None:
     machine = Slurm("IDLE", "DRAIN", reason=OURS)
     machine.nodes[0]["gres"] = gres
-    machine.params["gpus"] = {"node1": ["gpu:3g.20gb:1", "gpu:1g.5gb:4"]}
+    machine.params["gpus"] = ["gpu:3g.20gb:1", "gpu:1g.5gb:4"]
 
     result = slurm_node.resume(slurm_node.Controller(machine), machine.params)
 

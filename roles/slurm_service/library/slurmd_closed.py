@@ -88,10 +88,7 @@ class Node:
         while left := self.starting():
             if time.monotonic() >= end:
                 self.update("State=UNDRAIN")
-                return (
-                    False,
-                    f"after {self.wait} s not begun: {', '.join(left[:5])}; slurmd goes on as before",
-                )
+                return False, f"after {self.wait} s not begun: {', '.join(left[:5])}; slurmd goes on as before"
             time.sleep(1)
         return True, ""
 
