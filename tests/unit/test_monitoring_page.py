@@ -39,12 +39,7 @@ cluster_name=lab
 """
 #: Words of PromQL that are no metrics, where they are not followed by a bracket.
 WORDS = {"and", "or", "unless", "bool", "inf"}
-#: What the role machine_metrics and clusterctl verify come to write beside Slurm's figures.
-COMING = {
-    "clusterctl_gpu_up", "clusterctl_rdma_hw_counter_total", "clusterctl_simulated", "clusterctl_training_loss",
-    "clusterctl_training_samples_per_second", "clusterctl_training_step", "clusterctl_verdict",
-    "clusterctl_verify_timestamp_seconds",
-}  # fmt: skip
+ROLE = content.ROOT / "roles/machine_metrics"
 
 
 def files(directory: Path, more: str = "") -> Mapping[str, str]:
@@ -140,12 +135,20 @@ def test_a_page_asks_at_most_twelve_questions(name: str) -> None:
 
 @pytest.mark.parametrize("name", PANELS)
 def test_each_metric_that_is_asked_for_exists(name: str) -> None:
-    slurm = runpy.run_path(str(content.ROOT / "roles/machine_metrics/files/slurm-metrics"))["METRICS"]
-    declared = (content.ROOT / "roles/machine_metrics/templates/clusterctl.prom.j2").read_text(encoding="utf-8")
     known = {
-        *slurm, "up", *COMING, *re.findall(r"^(clusterctl_\w+)", declared, re.MULTILINE),
+        "up",
+        *(
+            one
+            for program in ("slurm-metrics", "node-metrics", "gpu_metrics.py")
+            for one in runpy.run_path(str(ROLE / "files" / program))["METRICS"]
+        ),
+        *(
+            one
+            for text in (ROLE / "templates").glob("*.prom.j2")
+            for one in re.findall(r"^(clusterctl_\w+)", text.read_text(encoding="utf-8"), re.MULTILINE)
+        ),
         *(line for file in METRICS.iterdir() for line in file.read_text(encoding="utf-8").splitlines()),
-    }  # fmt: skip
+    }
 
     asked = {metric for expression in expressions(PANELS[name]) for metric in metrics(expression)}
 

@@ -251,6 +251,7 @@ def test_jobs_that_end_are_counted_once_on_each_of_their_nodes() -> None:
         job(3, "COMPLETED"),
         job(4, "CANCELLED"),
         job(5, "NODE_FAIL"),
+        job(6, "FAILED", name="clusterctl-verify-n1"),  # on purpose
     ]
 
     for jobs in (before, after, after):
