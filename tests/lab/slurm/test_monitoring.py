@@ -196,7 +196,7 @@ def test_a_full_disk_of_prometheus_is_said_and_no_job_notices(provisioned_lab: l
         lab.root("head", f"systemctl stop prometheus; umount {store}; systemctl start prometheus")
 
 
-#: What NVIDIA's DCGM exporter would say of two GPUs of a node, of which one is used. The lab's do nothing.
+#: What is said of two GPUs of a node, of which one is used. The lab's do nothing.
 GPUS = """\
 DCGM_FI_DEV_GPU_UTIL{gpu="0"} 80
 DCGM_FI_DEV_GPU_UTIL{gpu="1"} 0
@@ -213,7 +213,8 @@ def test_what_the_gpus_of_a_job_did_is_read_by_its_user_and_by_the_administrator
     provisioned_lab: labs.Lab, watched: Path
 ) -> None:
     lab, file = provisioned_lab, "/var/lib/prometheus/node-exporter/test_gpus.prom"
-    lab.root("node1", f"cat >{file} <<'EOF'\n{GPUS}EOF")
+    service = "clusterctl-node-metrics"
+    lab.root("node1", f"systemctl stop {service}; cat >{file} <<'EOF'\n{GPUS}EOF")
     asks = "--nodelist=node1 --gpus-per-node=2 --mem=100M --output=/dev/null"
     try:
         job = lab.said(f"cd / && sbatch --parsable {asks} --wrap 'sleep 80'")
@@ -224,7 +225,7 @@ def test_what_the_gpus_of_a_job_did_is_read_by_its_user_and_by_the_administrator
             lambda: "GPU Efficiency: 40.00% of 2 GPUs" in lab.said(f"seff {job}"), lambda: lab.said(f"seff {job}")
         )
     finally:
-        lab.root("node1", f"rm {file}")
+        lab.root("node1", f"rm {file}; systemctl start {service}")
 
     lines = lab.said(f"seff {job}").splitlines()
     assert "GPUs: held 2, used 1" in lines
