@@ -215,6 +215,7 @@ def test_what_the_gpus_of_a_job_did_is_read_by_its_user_and_by_the_administrator
     lab, file = provisioned_lab, "/var/lib/prometheus/node-exporter/test_gpus.prom"
     service = "clusterctl-node-metrics"
     lab.root("node1", f"systemctl stop {service}; cat >{file} <<'EOF'\n{GPUS}EOF")
+    labs.until(lambda: prometheus(lab, 'node_cpu_seconds_total{node="node1"}') != [])
     asks = "--nodelist=node1 --gpus-per-node=2 --mem=100M --output=/dev/null"
     try:
         job = lab.said(f"cd / && sbatch --parsable {asks} --wrap 'sleep 80'")
