@@ -11,20 +11,18 @@ import pwd
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 
 from provision.errors import ClusterctlError, ExitCode
-from provision.model.slurm_json import document
 from provision.slurm.job_use import (
     JOB,
     UNKNOWN,
     Use,
-    chosen,
     duration,
-    from_sacct,
-    from_scontrol,
     held,
     mean,
+    named,
     size,
     wastes,
 )
@@ -60,8 +58,7 @@ def the_job(job: str) -> Use:
     if not JOB.fullmatch(job):
         raise ClusterctlError(f"{job!r} is no job's number", fix="name one, as squeue and sacct do: seff 42")
     told, why = _asked("sacct", "--json", "--jobs", job)
-    found = from_sacct(document(told)) or from_scontrol(document(_asked("scontrol", "show", "job", job, "--json")[0]))
-    return chosen(job, found, bool(told), why)
+    return named(job, told, _asked("scontrol", "show", "job", job, "--json")[0], int(time.time()), why)
 
 
 def shown_to(user: str, use: Use) -> Use:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -65,12 +66,7 @@ def found(told: Mapping[str, Any], name: str, watcher: str) -> Found:
 
 
 def _use(sacct: str, scontrol: str, name: str, why: str = "") -> Use:
-    return job_use.chosen(
-        name,
-        job_use.from_sacct(document(sacct)) or job_use.from_scontrol(document(scontrol)),
-        bool(document(sacct)),
-        why,
-    )
+    return job_use.named(name, sacct, scontrol, int(time.time()), why)
 
 
 def _missing(

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provision.errors import ClusterctlError
-from provision.model.slurm_json import entries, number, within, words
-from provision.model.text import brief, one_line
+from provision.model.slurm_json import document, entries, number, within, words
+from provision.model.text import MAX_ANSWER, brief, one_line
 
 #: A job's number as sacct takes it: 42, 42_3 of an array, 42+1 of a heterogeneous job.
 JOB = re.compile(r"[1-9][0-9]{0,9}(?:[_+][0-9]{1,9})?")
@@ -163,16 +163,25 @@ def _unused_memory(use: Use) -> Waste | None:
     if enough * GIB * use.nodes_count >= use.memory_asked:
         return None
     seen = f"it had {size(use.memory_asked)} of memory, and all its steps used {size(use.memory_most)} at most"
-    return Waste("unused-memory", seen, f"ask for less on each node: --mem={enough}G")
+    if use.nodes_count > 1:
+        # The mean of the nodes says nothing about the one that needs most.
+        fix = f"ask for less: sacct -j {use.job} -o JobID,MaxRSS,MaxRSSNode names the largest task"
+        return Waste("unused-memory", seen, fix)
+    return Waste("unused-memory", seen, f"ask for less: --mem={enough}G")
 
 
-def chosen(job: str, found: Sequence[Use], answered: bool, why: str = "") -> Use:
-    """Return the job of that name; ``answered``: there is a database, and it has answered. Else ``why`` not.
+def named(job: str, sacct: str, scontrol: str, now: int, why: str = "") -> Use:
+    """Return the job of that name, of what the two have printed at that time; ``why`` sacct has printed nothing.
 
     Raises:
         ClusterctlError: Slurm knows none, or several.
     """
+    told = document(sacct)
+    found = from_sacct(told) or from_scontrol(document(scontrol), now)
+    if not found and len(sacct) > MAX_ANSWER:
+        raise ClusterctlError(f"{job} has too many tasks or steps", fix=f"name one task of an array: {job}_0")
     if not found:
+        answered = bool(told)
         problem = (
             f"Slurm knows no job {job}" if answered else f"Slurm does not know job {job} any more: {one_line(why)}"
         )
@@ -190,8 +199,8 @@ def from_sacct(told: Mapping[str, Any]) -> list[Use]:
     return [_of_database(entry) for entry in entries(told, "jobs") if number(entry.get("job_id"))]
 
 
-def from_scontrol(told: Mapping[str, Any]) -> list[Use]:
-    """Return the jobs of ``scontrol show job --json``, which has nothing of what they used."""
+def from_scontrol(told: Mapping[str, Any], now: int) -> list[Use]:
+    """Return the jobs of ``scontrol show job --json`` at that time, which has nothing of what they used."""
     found = []
     for entry in entries(told, "jobs"):
         had = {name: int(count) for name, count in _TRES.findall(_text(entry.get("tres_alloc_str"), 2000))}
@@ -205,8 +214,8 @@ def from_scontrol(told: Mapping[str, Any]) -> list[Use]:
                 job=_array(plain.number, number(entry.get("array_job_id")), entry.get("array_task_id")),
                 start=start,
                 end=end if there else 0,
-                elapsed=max(0, end - start) if there and start else 0,
-                limit=60 * number(entry.get("time_limit")),
+                elapsed=max(0, (end if there else now) - start) if start and state[:1] != ("PENDING",) else 0,
+                limit=_limit(entry.get("time_limit")),
                 nodes_count=had.get("node", 1),
                 cpus=had.get("cpu", number(entry.get("cpus"))) or 1,
                 memory_asked=asked,
@@ -248,7 +257,7 @@ def _of_database(entry: Mapping[str, Any]) -> Use:
         start=number(within(entry, "time", "start")),
         end=end,
         elapsed=number(within(entry, "time", "elapsed")),
-        limit=60 * number(within(entry, "time", "limit")),
+        limit=_limit(within(entry, "time", "limit")),
         nodes_count=had.get("node") or max(1, number(entry.get("allocation_nodes"))),
         cpus=had.get("cpu") or 1,
         # While steps run, the database has nothing of them. No step takes no time at all, and no memory.
@@ -274,14 +283,25 @@ def _common(entry: Mapping[str, Any], user: str, group: str, state: Sequence[str
         partition=_text(entry.get("partition")),
         name=_text(entry.get("name")),
         state=state[0] if state else "",
-        exit_code=number(within(entry, "exit_code", "return_code")),
+        exit_code=_exit_code(entry.get("exit_code")),
         nodes="" if entry.get("nodes") == "None assigned" else _text(entry.get("nodes"), 20_000),
     )
 
 
+def _limit(minutes: Any) -> int:
+    # INFINITE and NO_VAL of slurm.h, plain in old releases.
+    told = number(minutes)
+    return 60 * told if told < 2**32 - 2 else 0
+
+
+def _exit_code(value: Any) -> int:
+    """Return the exit code: old releases tell the status that wait() returned."""
+    return number(value.get("return_code")) if isinstance(value, Mapping) else number(value) >> 8
+
+
 def _array(job: int, array: int, task: Any) -> str:
     # A task's number may be 0; of a job without an array, or of tasks that wait, it is not set.
-    alone = not array or (isinstance(task, Mapping) and not task.get("set"))
+    alone = not array or task is None or (isinstance(task, Mapping) and not task.get("set"))
     return str(job) if alone else f"{array}_{number(task)}"
 
 

@@ -73,7 +73,7 @@ def test_a_job_is_told_in_a_screenful_with_what_it_wasted(monkeypatch: pytest.Mo
         "wasted: 1 of 2 GPUs were never used more than 5 %",
         "  fix: ask for 1, or start a process for each GPU, as torchrun-slurm does",
         "wasted: it had 1.95 GB of memory, and all its steps used 319.87 MB at most",
-        "  fix: ask for less on each node: --mem=1G",
+        "  fix: ask for less: --mem=1G",
     ]
 
 

@@ -27,6 +27,10 @@ PEAK = START + 1800
 #: Debian's package, unpacked and not installed: it would start a service.
 FETCH = "apt-get download prometheus && dpkg-deb --extract prometheus_*.deb ."
 
+#: By the driver's numbers of GPUs, those of their device files. And the GPUs of job 42, by the driver's.
+DEVICE = {0: 1, 1: 0}
+HELD = (("node1", 0), ("node1", 1), ("node2", 0))
+
 Value = Callable[[int], float | None]
 
 
@@ -64,12 +68,14 @@ def history() -> str:
     def gpus(*values: Value) -> dict[str, Value]:
         places = ("node1", 0), ("node1", 1), ("node2", 0), ("node2", 1)
         return {
-            f'node="{node}",gpu="{gpu}",UUID="GPU-{node}{gpu}",modelName="H200"': value
+            f'node="{node}",gpu="{gpu}",device="nvidia{DEVICE[gpu]}",UUID="GPU-{node}{gpu}",modelName="H200"': value
             for (node, gpu), value in zip(places, values, strict=True)
         }
 
     nodes = ("node1", "node2")
-    running = [('node="node1",gpu="0"', 42), ('node="node1",gpu="1"', 42), ('node="node2",gpu="0"', 42)]
+    # Slurm counts by device file, the driver by PCI address.
+    running = [(f'node="{node}",gpu="{DEVICE[gpu]}",device="nvidia{DEVICE[gpu]}"', 42) for node, gpu in HELD]
+    other = f'node="node2",gpu="{DEVICE[1]}",device="nvidia{DEVICE[1]}"'
     lines = [
         *gauge(
             "DCGM_FI_DEV_GPU_UTIL",
@@ -90,7 +96,7 @@ def history() -> str:
             "slurm_job_gpu",
             {
                 f'{place},jobid="{job}",user="ada"': lambda second: 1 if START < second <= START + HOUR else None
-                for place, job in [*running, ('node="node2",gpu="1"', 43)]
+                for place, job in [*running, (other, 43)]
             },
         ),
         *counter(
@@ -222,7 +228,7 @@ def job(
     name: str = "42", raw: str = "42", *, ago: int = 120, took: int = HOUR, gres: str = "gres/gpu=1", said: str = ""
 ) -> tuple[str, ...]:
     end = int(time.time()) - ago
-    return name, raw, str(end - took), str(end), f"billing=1,cpu=1,{gres},mem=1G,node=1", said
+    return name, raw, str(end - took), str(end), f"billing=1,cpu=1,{gres},mem=1G,node=1", said, "lab"
 
 
 def test_the_summary_of_a_job_that_has_ended_stands_beside_an_administrators_words(
@@ -245,7 +251,15 @@ def test_the_summary_of_a_job_that_has_ended_stands_beside_an_administrators_wor
 
 @pytest.mark.parametrize(
     "of",
-    [{"gres": "license/a=1"}, {"said": "JS1:AAAA"}, {"ago": 10}, {"ago": 2 * HOUR}, {"took": 59}, {"raw": "Unknown"}],
+    [
+        {"said": "two\nlines"},
+        {"gres": "license/a=1"},
+        {"said": "JS1:AAAA"},
+        {"ago": 10},
+        {"ago": 2 * HOUR},
+        {"took": 59},
+        {"raw": "Unknown"},
+    ],
     ids=str,
 )
 def test_other_jobs_are_left_alone(program: dict[str, Any], controller: Path, of: dict[str, Any]) -> None:
@@ -261,6 +275,26 @@ def test_of_a_job_that_nobody_has_measured_nothing_is_written(program: dict[str,
     program["kept"](found)
 
     assert not (controller / "told").exists()
+
+
+def test_a_job_whose_summary_fails_holds_up_no_other_and_nobody_is_asked_twice(
+    program: dict[str, Any], controller: Path
+) -> None:
+    (controller / "sacct").write_text(rows(job("41", "41"), job(), job("43", "43")))
+    asked, failing = [], [True]
+
+    def kept(one: dict[str, str]) -> None:
+        asked.append(one["JobID"])
+        if one["JobID"] == "41" and failing:
+            raise OSError("sacctmgr: no")
+
+    program["kept"], done = kept, set()
+    look = (time.time() - HOUR, time.time(), done)
+    assert program["looked"](*look) is False
+    assert sorted(asked) == ["41", "42", "43"]
+    failing.clear()
+    assert program["looked"](*look) is True
+    assert asked[3:] == ["41"]
 
 
 def test_a_slurm_that_fails_is_no_cluster_without_jobs(program: dict[str, Any], controller: Path) -> None:

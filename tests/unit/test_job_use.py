@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provision.slurm.job_use import GIB, Gpu, Use, duration, gpus_in, held, kept, size, wastes
+from provision.slurm.job_use import GIB, Gpu, Use, duration, from_scontrol, gpus_in, held, kept, size, wastes
 
 HOUR = 3600
 #: A job of two nodes that wastes nothing: GPUs are busy, and so are processors and memory.
@@ -70,14 +70,27 @@ def test_memory_beyond_twice_of_what_was_used_is_a_waste(asked: float, used: flo
     assert (names(memory_asked=int(asked * GIB), memory_used=most, memory_most=most) == ["unused-memory"]) is wasted
 
 
-def test_the_memory_to_ask_for_has_a_fifth_more_than_was_used_on_each_node() -> None:
-    (waste,) = wastes(replace(GOOD, memory_used=10 * GIB, memory_most=10 * GIB))
+def test_the_memory_to_ask_for_has_a_fifth_more_than_was_used_where_one_node_used_it() -> None:
+    used = replace(GOOD, memory_used=10 * GIB, memory_most=10 * GIB)
+    (waste,) = wastes(replace(used, nodes_count=1))
 
     assert waste.seen == "it had 64.00 GB of memory, and all its steps used 10.00 GB at most"
-    assert waste.fix == "ask for less on each node: --mem=6G"
+    assert waste.fix == "ask for less: --mem=12G"
+    # Of several, one may have used nearly all of it.
+    assert "MaxRSSNode" in wastes(used)[0].fix
     # Steps that ran side by side have used it together. What was not measured was not unused.
     assert names(memory_used=10 * GIB, memory_most=40 * GIB) == []
     assert names(memory_used=None, memory_most=None) == []
+
+
+def test_a_job_that_runs_is_as_old_as_it_is_and_old_releases_words_are_read() -> None:
+    entry = {"job_id": 9, "start_time": 100, "end_time": 9000, "time_limit": 2**32 - 1, "array_job_id": 9}
+
+    (runs,) = from_scontrol({"jobs": [{**entry, "job_state": "RUNNING"}]}, 700)
+    (failed,) = from_scontrol({"jobs": [{**entry, "job_state": "FAILED", "exit_code": 256}]}, 9999)
+
+    assert (runs.elapsed, runs.ended, runs.limit, runs.job) == (600, False, 0, "9")
+    assert (failed.elapsed, failed.exit_code) == (8900, 1)
 
 
 def test_of_a_short_job_nothing_is_told() -> None:

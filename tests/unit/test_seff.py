@@ -86,7 +86,7 @@ def test_a_job_that_has_ended_is_told_in_the_words_of_slurms_seff(
             "GPUs: held 2, use not measured",
             "GPU Efficiency: not measured; if the cluster keeps it, it comes within three minutes of the job's end",
             "Wasted: it had 1.95 GB of memory, and all its steps used 319.87 MB at most",
-            "    Fix: ask for less on each node: --mem=1G",
+            "    Fix: ask for less: --mem=1G",
         ],
     )
 

@@ -182,17 +182,26 @@ def of_gpus(nvml: Any, proc: Path = Path("/proc")) -> Iterator[Sample]:
                 "gpu": str(index),
                 "UUID": str(nvml.nvmlDeviceGetUUID(gpu)),
                 "pci_bus_id": str(nvml.nvmlDeviceGetPciInfo(gpu).busId),
-                "device": f"nvidia{nvml.nvmlDeviceGetMinorNumber(gpu)}",
+                "device": _device(nvml, gpu),
                 "modelName": str(nvml.nvmlDeviceGetName(gpu)),
             }
         except nvml.NVMLError:
             continue  # it is lost
         for name, (_, query) in GPU.items():
             try:
-                yield name, labels, query(nvml, gpu)
+                value = query(nvml, gpu)
             except nvml.NVMLError:
                 continue  # it does not know this, or cannot now
+            if value is not None:
+                yield name, labels, value
         yield from _of_jobs(nvml, gpu, labels, proc)
+
+
+def _device(nvml: Any, gpu: Any) -> str:
+    try:
+        return f"nvidia{nvml.nvmlDeviceGetMinorNumber(gpu)}"
+    except nvml.NVMLError:
+        return ""  # it has none, as below some hypervisors
 
 
 def _of_jobs(nvml: Any, gpu: Any, labels: Labels, proc: Path) -> Iterator[Sample]:

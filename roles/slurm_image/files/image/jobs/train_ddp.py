@@ -10,6 +10,7 @@ many or as few workers. A file named by STOP_FILE has all workers save and end a
 """
 
 import argparse
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -116,7 +117,8 @@ while step < given.steps:
             # What the cluster's monitoring shows of this job.
             speed = (step - told) * given.batch / (time.monotonic() - begun)
             figures = f"step={step}\nsamples_per_second={speed:.6g}\nloss={all_loss:.6g}\n"
-            Path(os.environ["JOB_TRAINING"]).write_text(figures)
+            with contextlib.suppress(OSError):
+                Path(os.environ["JOB_TRAINING"]).write_text(figures)
             told, begun = step, time.monotonic()
         if writer:
             writer.add_scalar("loss", all_loss, step)
