@@ -12,7 +12,7 @@ from provision.model.checks import Check, Subject
 from provision.model.facts import MachineFacts
 from provision.model.text import brief, clean
 
-SUBJECT = Subject("monitoring", ("targets", "stored"), fix="clusterctl provision monitoring")
+SUBJECT = Subject("monitoring", ("targets", "stored", "alerts"), fix="clusterctl provision monitoring")
 #: On each machine, and on the controller.
 EXPORTERS = Subject("monitoring", ("key", "port", "slurm"), fix="clusterctl provision monitoring")
 
@@ -20,6 +20,7 @@ EXPORTERS = Subject("monitoring", ("key", "port", "slurm"), fix="clusterctl prov
 _EXPORTER = "prometheus-node"
 #: Seconds. Slurm is asked each 15.
 _OLD = 120
+_NOT_ASKED: Mapping[str, Any] = {"rc": None, "text": "the machine was not asked"}
 
 
 def exporters(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
@@ -94,16 +95,21 @@ def _slurm(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 
 
 def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
-    """Judge what Prometheus says of whom it reads, and of what it stores.
+    """Judge what Prometheus says of whom it reads, and of what it stores; and whether alerts arrive.
 
     ``wants``: ``verified``, and all ``machines`` of the inventory.
     """
     if not wants["verified"]:
         return SUBJECT.all_skipped("verify asks Prometheus")
-    answer = facts.get("commands", {}).get("scraped") or {"rc": None, "text": "the machine was not asked"}
+    commands = facts.get("commands", {})
+    return [*_prometheus(commands.get("scraped") or _NOT_ASKED, wants), _alerts(commands.get("alerted") or _NOT_ASKED)]
+
+
+def _prometheus(answer: Mapping[str, Any], wants: Mapping[str, Any]) -> list[Check]:
     said = _said(answer["text"]) if answer["rc"] == 0 else None
     if said is None:
-        return SUBJECT.all_unknown("Prometheus did not answer", cause=clean(answer["text"], 200))
+        why = clean(answer["text"], 200)
+        return [SUBJECT.unknown(name, "Prometheus did not answer", cause=why) for name in ("targets", "stored")]
     found, age = said
     machines: Sequence[str] = wants["machines"]
     found = {("node", name): "not among its targets" for name in machines} | found
@@ -127,6 +133,29 @@ def checks(facts: MachineFacts, wants: Mapping[str, Any]) -> list[Check]:
             fix="df /var/lib/prometheus and journalctl -u prometheus on that host",
         ),
     ]
+
+
+def _alerts(answer: Mapping[str, Any]) -> Check:
+    try:
+        said = json.loads(answer["text"]) if answer["rc"] == 0 else {}
+        arrived, told = bool(said["arrived"]), bool(said["told"])
+        failed = [clean(str(way), 40) for way in said["failed"]]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return SUBJECT.unknown("alerts", "no alert could be planted", cause=clean(answer["text"], 200))
+    wrong = [
+        *(["Alertmanager did not send a planted alert"] if not arrived else []),
+        *(["Prometheus's alerts do not reach Alertmanager"] if not told else []),
+        *([f"notifications failed in the last 15 minutes: {', '.join(failed)}"] if failed else []),
+    ]
+    return SUBJECT.check(
+        "alerts",
+        not wrong,
+        "; ".join(wrong) or "a planted alert arrived",
+        "a planted alert arrives, and no notification fails",
+        source="Alertmanager",
+        cause="Alertmanager refuses them, or the mail server or the webhook refuses its notifications",
+        fix="journalctl -u prometheus-alertmanager on that host",
+    )
 
 
 def _said(text: str) -> tuple[dict[tuple[str, str], str], int | None] | None:

@@ -36,11 +36,12 @@ def scraped(
     verified: bool = True,
     age: Any = 9,
     name: str = "targets",
+    alerted: str = "",
 ) -> Check:
     text = rows if isinstance(rows, str) else json.dumps({"targets": rows, "age": age})
-    facts: Any = {"commands": {"scraped": {"rc": rc, "text": text}}}
+    facts: Any = {"commands": {"scraped": {"rc": rc, "text": text}, "alerted": {"rc": rc, "text": alerted}}}
     found = {check.id: check for check in monitoring.checks(facts, {"verified": verified, "machines": list(machines)})}
-    assert found.keys() == {"monitoring.targets", "monitoring.stored"}
+    assert found.keys() == {"monitoring.targets", "monitoring.stored", "monitoring.alerts"}
     return found[f"monitoring.{name}"]
 
 
@@ -128,6 +129,27 @@ def test_each_machine_of_the_inventory_is_read() -> None:
 )
 def test_a_prometheus_whose_disk_is_full_stores_nothing(age: Any, verdict: str, observed: str) -> None:
     check = scraped([["node", "head", "up", ""]], age=age, name="stored")
+
+    assert (check.verdict, check.observed) == (verdict, observed)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "observed"),
+    [
+        ('{"arrived": true, "told": true, "failed": []}', "pass", "a planted alert arrived"),
+        ('{"arrived": false, "told": true, "failed": []}', "fail", "Alertmanager did not send a planted alert"),
+        ('{"arrived": true, "told": false, "failed": []}', "fail", "Prometheus's alerts do not reach Alertmanager"),
+        (
+            '{"arrived": true, "told": true, "failed": ["email"]}',
+            "fail",
+            "notifications failed in the last 15 minutes: email",
+        ),
+        ("urllib.error.URLError: connection refused", "unknown", "no alert could be planted"),
+        ('{"arrived": true, "told": true, "failed": null}', "unknown", "no alert could be planted"),
+    ],
+)
+def test_alerts_arrive(text: str, verdict: str, observed: str) -> None:
+    check = scraped([["node", "head", "up", ""]], name="alerts", alerted=text)
 
     assert (check.verdict, check.observed) == (verdict, observed)
 

@@ -15,6 +15,7 @@ SUMMARIES = "/opt/clusterctl/monitoring/job-figures"
 FIGURES = "/var/lib/prometheus/node-exporter/slurm.prom"
 #: As it was before: packages go with all that they have written.
 LEFT = f"""
+systemctl stop test-mail 2>/dev/null
 systemctl disable --now clusterctl-slurm-metrics clusterctl-job-figures clusterctl-node-metrics 2>/dev/null
 DEBIAN_FRONTEND=noninteractive apt-get -qqy purge 'prometheus*' python3-prometheus-client >/dev/null 2>&1
 rm -rf {DIRECTORY} /opt/clusterctl/monitoring /var/lib/prometheus /etc/systemd/system/prometheus*.service.d
@@ -23,13 +24,21 @@ systemctl daemon-reload
 """
 
 
+#: A mail server of Python's, and who is mailed.
+MAIL = "/tmp/test-mail"
+SERVER = f"systemd-run -qu test-mail -p StandardOutput=file:{MAIL} python3 -um smtpd -nc DebuggingServer 127.0.0.1:2525"
+MAILED = {"to": "ops@lab.test", "from": "lab@lab.test", "smarthost": "127.0.0.1:2525", "require_tls": False}
+
+
 @pytest.fixture(scope="module")
 def watched(provisioned_lab: labs.Lab) -> Iterator[Path]:
     """The inventory of the lab whose controller watches it."""
     lab = provisioned_lab
     inventory = lab.directory / "watched.ini"
     text = lab.inventory.read_text(encoding="utf-8")
-    inventory.write_text(text.replace("[all:vars]", "[monitoring]\nhead\n\n[all:vars]", 1), encoding="utf-8")
+    more = f"[monitoring]\nhead\n\n[all:vars]\nmonitoring_mail={MAILED}"
+    inventory.write_text(text.replace("[all:vars]", more, 1), encoding="utf-8")
+    lab.root("head", SERVER)
     try:
         done = labs.document(inventory, "provision", "monitoring")
         assert done["exit_code"] == 0, done
@@ -67,7 +76,7 @@ def test_every_machine_is_read_and_slurms_figures_are_slurms_own(provisioned_lab
     assert found == dict.fromkeys(
         [
             f"monitoring.{name}"
-            for name in ("files", "key", "packages", "port", "services", "slurm", "stored", "targets")
+            for name in ("alerts", "files", "key", "packages", "port", "services", "slurm", "stored", "targets")
         ],
         "pass",
     )
@@ -150,6 +159,11 @@ def alerts(lab: labs.Lab) -> set[tuple[str, str]]:
     return {(one["labels"]["alertname"], one["labels"].get("node", "")) for one in told} - {("Watchdog", "")}
 
 
+def mailed(lab: labs.Lab) -> str:
+    """Return all that the mail server has got."""
+    return lab.root("head", f"cat {MAIL}")
+
+
 def test_a_machine_that_stops_raises_one_alert_and_a_drained_one_none(provisioned_lab: labs.Lab, watched: Path) -> None:
     lab, rules = provisioned_lab, f"{DIRECTORY}/alerts.yml"
     soon = "/alert: (MachineDown|SlurmNodeDown)$/,/for:/ s/for: [0-9]+m/for: 5s/"
@@ -166,6 +180,7 @@ def test_a_machine_that_stops_raises_one_alert_and_a_drained_one_none(provisione
             labs.until(lambda: prometheus(lab, 'ALERTS{alertname="SlurmNodeDown",alertstate="firing"}') != [])
             labs.until(lambda: "SlurmNodeDown" in lab.root("head", "curl -sS 127.0.0.1:9093/api/v2/alerts"))
             assert alerts(lab) == {("MachineDown", "node2")}
+            labs.until(lambda: "MachineDown" in mailed(lab), lambda: mailed(lab))
         finally:
             lab.restart("node2")
     finally:
@@ -198,14 +213,14 @@ def test_a_full_disk_of_prometheus_is_said_and_no_job_notices(provisioned_lab: l
 
 #: What is said of two GPUs of a node, of which one is used. The lab's do nothing.
 GPUS = """\
-DCGM_FI_DEV_GPU_UTIL{gpu="0"} 80
-DCGM_FI_DEV_GPU_UTIL{gpu="1"} 0
-DCGM_FI_DEV_FB_USED{gpu="0"} 40960
-DCGM_FI_DEV_FB_USED{gpu="1"} 4
-DCGM_FI_DEV_FB_FREE{gpu="0"} 40960
-DCGM_FI_DEV_FB_FREE{gpu="1"} 81916
-DCGM_FI_DEV_GPU_TEMP{gpu="0"} 60
-DCGM_FI_DEV_GPU_TEMP{gpu="1"} 30
+DCGM_FI_DEV_GPU_UTIL{gpu="0",device="nvidia0"} 80
+DCGM_FI_DEV_GPU_UTIL{gpu="1",device="nvidia1"} 0
+DCGM_FI_DEV_FB_USED{gpu="0",device="nvidia0"} 40960
+DCGM_FI_DEV_FB_USED{gpu="1",device="nvidia1"} 4
+DCGM_FI_DEV_FB_FREE{gpu="0",device="nvidia0"} 40960
+DCGM_FI_DEV_FB_FREE{gpu="1",device="nvidia1"} 81916
+DCGM_FI_DEV_GPU_TEMP{gpu="0",device="nvidia0"} 60
+DCGM_FI_DEV_GPU_TEMP{gpu="1",device="nvidia1"} 30
 """
 
 
