@@ -263,6 +263,13 @@ def test_jobs_that_end_are_counted_once_on_each_of_their_nodes() -> None:
 
 
 def test_gpus_of_a_job_on_two_nodes_are_each_nodes_own() -> None:
-    found = told(answer(jobs=[job(nodes="n[1-2]", gres_detail=["gpu:A40:2(IDX:0-1)", "gpu:A40:1(IDX:3)"])]))
+    found = told(
+        answer(jobs=[job(nodes="n[1-2]", gres_detail=["gpu:A40:2(IDX:0-1)", "gpu:A40:1(IDX:3),gpu:V100:1(IDX:4)"])])
+    )
 
-    assert [key[1:3] for key in found if key[0] == "slurm_job_gpu"] == [("n1", "0"), ("n1", "1"), ("n2", "3")]
+    assert [key[1:3] for key in found if key[0] == "slurm_job_gpu"] == [
+        ("n1", "0"),
+        ("n1", "1"),
+        ("n2", "3"),
+        ("n2", "4"),
+    ]
