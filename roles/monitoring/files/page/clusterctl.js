@@ -330,6 +330,7 @@ function drawJob(found, life) {
     ["Had its GPUs", "from " + moment(life.begin) + " until " + (life.runs ? "now" : moment(life.end)) + " (" + lasting(life.end - life.begin) + ")"],
     ["GPUs", many(found.gpu.length, "GPU", "GPUs") + " on " + many(nodes.length, "node", "nodes")],
     ["Where", listed(nodes.map(([node, gpus]) => el("span", {}, toNode(node), " (" + gpus + ")")))],
+    ["What it used", "clusterctl job " + JOB + "; its user: seff " + JOB],
   ]));
 }
 
