@@ -190,12 +190,14 @@ def _verdict_told(report: RunReport, record: journal.Run, opened: Opened, option
     found = judged.judged("verify", report, opened.cluster.controller)
     if found is not None and report.stopped_by is None and opened.cluster.controller not in report.unreachable_hosts:
         told = {"clusterctl_verdicts": judged.by_subject(found), "clusterctl_verified": time.time()}
-        runner.run(
-            ["verdict"],
-            inventory=opened.path,
-            record=record,
-            options=replace(options, limit={opened.cluster.controller}, extra_vars={**options.extra_vars, **told}),
-        )
+        # What verify has found is worth more than this: a full disk beside the inventory must not hide it.
+        with suppress(OSError, ClusterctlError):
+            runner.run(
+                ["verdict"],
+                inventory=opened.path,
+                record=record,
+                options=replace(options, limit={opened.cluster.controller}, extra_vars={**options.extra_vars, **told}),
+            )
 
 
 @contextmanager

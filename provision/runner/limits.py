@@ -23,6 +23,7 @@ STAGES: dict[str, tuple[int, int]] = {
     "status": (180, 0),  # one question to the controller
     "job": (600, 0),  # some questions to the controller, and forty to Prometheus
     "node": (300, 0),  # the same, after a drain
+    "verdict": (60, 0),  # one file on the controller
     "release": (60, 0),  # one call to the controller
 }
 

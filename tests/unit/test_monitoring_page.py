@@ -70,7 +70,7 @@ def metrics(expression: str) -> set[str]:
     """Return the metrics that an expression names."""
     bare = re.sub(r'"[^"]*"', "", expression)
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(by|on|group_left|ignoring) \([^)]*\)", " ", bare)
-    return {word for word in re.findall(r"(?<![\w.])[a-zA-Z_]\w*\b(?!\s*\()", bare) if word not in WORDS}
+    return {word for word in re.findall(r"(?<![\w.])[a-zA-Z_][\w:]*\b(?!\s*\()", bare) if word not in WORDS}
 
 
 class Seen(HTMLParser):
@@ -137,6 +137,9 @@ def test_a_page_asks_at_most_twelve_questions(name: str) -> None:
 def test_each_metric_that_is_asked_for_exists(name: str) -> None:
     known = {
         "up",
+        *re.findall(
+            r"record: (\S+)", (content.ROOT / "roles/monitoring/files/alerts.rules").read_text(encoding="utf-8")
+        ),
         *(
             one
             for program in ("slurm-metrics", "node-metrics", "gpu_metrics.py")

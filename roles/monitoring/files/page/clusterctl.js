@@ -268,7 +268,7 @@ function drawNodes(found, nodes) {
       out.map((one) => [toNode(one.name), el("span", {class: one.kind}, sign(one.mark), one.word), one.reason || "none given", String((one.declared || 0) - (one.allocated || 0))])));
   }
   const names = new Set(nodes.map((one) => one.name));
-  const others = found.up.filter((one) => !names.has(one.node)).sort((one, other) => one.node.localeCompare(other.node, "en", {numeric: true}));
+  const others = found.up.filter((one) => !names.has(one.node)).sort((one, other) => one.value - other.value || one.node.localeCompare(other.node, "en", {numeric: true}));
   if (others.length) {
     const silent = others.filter((one) => one.value === 0);
     place.append(el("p", {}, "Other machines: ", ...listed(others.slice(0, 40).map((one) => el("span", {}, toNode(one.node), one.value ? "" : " (does not answer)"))),
@@ -323,10 +323,10 @@ function drawJob(found, life) {
     place.append(el("p", {class: "note unknown"}, "Prometheus has seen no GPU of this job within 15 days. Of a job without GPUs it knows nothing; try: clusterctl job " + JOB));
     return;
   }
-  const nodes = gpusBy(found.gpu, "node");
+  const nodes = gpusBy(found.gpu, "node"), slurm = found.slurm.some((one) => one.value === 1);
   place.append(facts([
     ["User", found.gpu[0].user],
-    ["State", life.runs ? "running" : "ended"],
+    ["State", life.runs ? "running" : slurm ? "ended" : "unknown: slurmctld does not answer"],
     ["Had its GPUs", "from " + moment(life.begin) + " until " + (life.runs ? "now" : moment(life.end)) + " (" + lasting(life.end - life.begin) + ")"],
     ["GPUs", many(found.gpu.length, "GPU", "GPUs") + " on " + many(nodes.length, "node", "nodes")],
     ["Where", listed(nodes.map(([node, gpus]) => el("span", {}, toNode(node), " (" + gpus + ")")))],
@@ -526,6 +526,7 @@ function drawPlot(place, panel, found) {
     box, el("ul", {class: "lines"}, ...legend.map((one, number) => el("li", {}, one.mark, el("span", {}, one.name), texts[number])))));
   const first = Math.min(...data.slice(1).map((values) => values.findIndex((one) => one !== null)).filter((one) => one >= 0));
   const most = Math.max(0, ...data.slice(1).flat().filter((one) => one !== null));
+  const least = Math.min(0, ...data.slice(1).flat().filter((one) => one !== null)) * 1.08;
   const axis = {stroke: ink("mut"), grid: {stroke: ink("line"), width: 1}, ticks: {show: false}, font: "12px system-ui, DejaVu Sans, sans-serif"};
   const midnight = (time) => new Date(time * 1000).getHours() === 0 && new Date(time * 1000).getMinutes() === 0;
   const options = {
@@ -533,7 +534,7 @@ function drawPlot(place, panel, found) {
     cursor: {drag: {x: false, y: false}, y: false, points: {show: false}, sync: {key: "all"}},
     scales: {
       x: {time: true, range: () => [found.times[Math.min(first, Math.max(0, end - 20))], found.times.at(-1)]},
-      y: {range: () => [0, panel.unit === "percentunit" ? Math.max(1, most) * 1.02 : most > 0 ? most * 1.08 : 1]},
+      y: {range: () => [least, panel.unit === "percentunit" ? Math.max(1, most) * 1.02 : most > 0 ? most * 1.08 : 1]},
     },
     axes: [
       {...axis, size: 26, space: 42, incrs: [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800], values: (_, splits) => splits.map((time) => (midnight(time) ? day.format(time * 1000) : clock.format(time * 1000)))},
@@ -558,7 +559,7 @@ function drawRow(row, number, result, range) {
   const grid = el("div", {class: "plots"});
   place.append(grid);
   row.panels.forEach((panel, at) => found[at].lines.length && drawPlot(grid, panel, found[at]));
-  if (empty.length) place.append(el("p", {class: "mut"}, "No figures in this time: " + empty.map((panel) => panel.title).join("; ") + (number === 0 && empty.length > 1 ? ". " + row.without : ".")));
+  if (empty.length) place.append(el("p", {class: "mut"}, "No figures in this time: " + empty.map((panel) => panel.title).join("; ") + (NAME === "overview" && number === 0 && empty.length > 1 ? ". " + row.without : ".")));
   return void 0;
 }
 
@@ -571,7 +572,9 @@ function span(life) {
   const chosen = RANGES.get(address.get("range"));
   const lived = life && !chosen, end = lived && !life.runs ? life.end + 60 : Date.now() / 1000, start = lived ? life.begin - 60 : end - (chosen || RANGES.get(USUAL));
   const step = Math.max(SCRAPED, Math.ceil((end - start) / POINTS / SCRAPED) * SCRAPED);
-  return {start: Math.floor(start / step) * step, end: Math.floor(end / step) * step, step, ended: end < Date.now() / 1000 - 180};
+  // The last moment is the newest, however long a step is.
+  const until = Math.floor(end / SCRAPED) * SCRAPED;
+  return {start: until - Math.floor((until - start) / step) * step, end: until, step, ended: end < Date.now() / 1000 - 180};
 }
 
 async function draw() {
@@ -622,10 +625,20 @@ function say(kind, words) {
   status.textContent = words;
 }
 
-const show = () => draw().catch((error) => {
+let drawing = false;
+
+// One at a time: where Prometheus is slow, questions would pile up there.
+async function show() {
+  if (drawing) return;
+  drawing = true;
+  await draw().catch(unanswered);
+  drawing = false;
+}
+
+function unanswered(error) {
   say("note fail", "Prometheus does not answer: " + error.message + ". Is the ssh command of clusterctl monitor open still running?" + (answered ? " The figures below are of " + answered + "." : ""));
   document.body.dataset.ready = "failed";
-});
+}
 
 function head() {
   const title = {overview: "Overview", fabric: "Fabric", node: "Node " + NODE, job: "Job " + JOB}[NAME];
