@@ -46,6 +46,11 @@ def inlined(text: str) -> str:
     return re.sub(r"^[ \t]*//.*\n|/\*[^*]*\*/\n?", "", text, flags=re.MULTILINE).strip()
 
 
+def scripted(value: Any) -> str:
+    """Return a value as an expression of JavaScript that can end no script of a page."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
 def digest(text: str) -> str:
     """Return the word by which a Content-Security-Policy allows a script or a style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -116,6 +116,9 @@ def test_prometheus_serves_the_page_as_it_is_written(page: str) -> None:
     # How the policy's text is cut from it: a script that ends early would be another one.
     assert page.count("</script>") == 2
     assert "uPlot 1.6.32" in page
+    # The panels arrive as they are written, whatever is escaped on the way.
+    told = next(line for line in page.splitlines() if line.startswith("const PANELS = "))
+    assert json.loads(told.removeprefix("const PANELS = ").removesuffix(";")) == json.loads(json.dumps(PANELS))
     assert "(v1.6.32)" in (FILES / "uPlot.iife.min.js").read_text(encoding="utf-8")
 
 

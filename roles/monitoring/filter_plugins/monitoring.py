@@ -27,6 +27,11 @@ def monitoring_panels(name):
     return dashboards.panels(_text(name))
 
 
+def monitoring_scripted(value):
+    """Return a value as an expression of JavaScript."""
+    return dashboards.scripted(value)
+
+
 def monitoring_digest(text):
     """Return the word by which the page's policy allows a text."""
     return dashboards.digest(text)
@@ -46,6 +51,7 @@ class FilterModule:
             "monitoring_asked": monitoring_asked,
             "monitoring_inlined": monitoring_inlined,
             "monitoring_panels": monitoring_panels,
+            "monitoring_scripted": monitoring_scripted,
             "monitoring_digest": monitoring_digest,
             "monitoring_grafana": monitoring_grafana,
         }
