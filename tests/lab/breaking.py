@@ -123,6 +123,8 @@ def unexplained(rows: tuple[Row, ...], pending: list[dict[str, Any]]) -> list[st
 
 #: Roles of which a judge has a name of its own.
 JUDGED_AS = {"engine": "container_engine", "images": "container_images"}
+#: A role that others include. What it changes they are judged for, and they act, too.
+INCLUDED = {"shared_key"}
 
 
 def roles(checks: Places) -> Places:
@@ -203,7 +205,8 @@ def done_by_provision(lab: labs.Lab, rows: tuple[Row, ...], plan: dict[str, Any]
     wrong = [f"plan and it do not agree on {'@'.join(key)}" for key in sorted(said ^ found)]
     if done["exit_code"] != 0:
         wrong.append(f"it ended with {done['exit_code']}: {done['failures']}")
-    acted = {(change["role"], host) for change in done["changes"] for host in change["hosts"]}
+    changes = [change for change in done["changes"] if change["role"] not in INCLUDED]
+    acted = {(change["role"], host) for change in changes for host in change["hosts"]}
     wrong += [f"{role} had nothing to do on {host}" for role, host in sorted(acted - roles(said))]
     own = {key for row in rows for key in row.says if key not in row.consequences}
     wrong += [f"{role} did nothing on {host}" for role, host in sorted(roles(own) - acted)]
