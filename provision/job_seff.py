@@ -58,7 +58,7 @@ def the_job(job: str) -> Use:
     if not JOB.fullmatch(job):
         raise ClusterctlError(f"{job!r} is no job's number", fix="name one, as squeue and sacct do: seff 42")
     told, why = _asked("sacct", "--json", "--jobs", job)
-    return named(job, told, _asked("scontrol", "show", "job", job, "--json")[0], int(time.time()), why)
+    return named(job, told, lambda: _asked("scontrol", "show", "job", job, "--json")[0], int(time.time()), why)
 
 
 def shown_to(user: str, use: Use) -> Use:

@@ -52,7 +52,7 @@ def _key(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
 
 
 def _port(facts: MachineFacts) -> Check:
-    answer = facts.get("commands", {}).get("listening") or {"rc": None, "text": "the machine was not asked"}
+    answer = facts.get("commands", {}).get("listening") or _NOT_ASKED
     if answer["rc"] is None and answer["text"]:
         return EXPORTERS.unknown("port", clean(answer["text"], 200))
     others = [name for name in re.findall(r'\(\("([^"]*)"', answer["text"]) if name != _EXPORTER]
@@ -72,7 +72,7 @@ def _slurm(facts: MachineFacts, wants: Mapping[str, Any]) -> Check:
         return EXPORTERS.skip("slurm", "only the controller reads Slurm")
     if not wants["verified"]:
         return EXPORTERS.skip("slurm", "verify compares it")
-    answer = facts.get("commands", {}).get("told_of_slurm") or {"rc": None, "text": "the machine was not asked"}
+    answer = facts.get("commands", {}).get("told_of_slurm") or _NOT_ASKED
     said = pairs(answer["text"]) if answer["rc"] == 0 else {}
     if not (slurm := said.get("slurm", "0")).isdecimal() or slurm == "0":
         return EXPORTERS.unknown("slurm", "slurmctld did not say which nodes it has", cause=clean(answer["text"], 200))

@@ -66,7 +66,7 @@ def found(told: Mapping[str, Any], name: str, watcher: str) -> Found:
 
 
 def _use(sacct: str, scontrol: str, name: str, why: str = "") -> Use:
-    return job_use.named(name, sacct, scontrol, int(time.time()), why)
+    return job_use.named(name, sacct, lambda: scontrol, int(time.time()), why)
 
 
 def _missing(

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -170,14 +170,16 @@ def _unused_memory(use: Use) -> Waste | None:
     return Waste("unused-memory", seen, f"ask for less: --mem={enough}G")
 
 
-def named(job: str, sacct: str, scontrol: str, now: int, why: str = "") -> Use:
-    """Return the job of that name, of what the two have printed at that time; ``why`` sacct has printed nothing.
+def named(job: str, sacct: str, scontrol: Callable[[], str], now: int, why: str = "") -> Use:
+    """Return the job of that name, of what the two print at that time; ``why`` sacct has printed nothing.
+
+    ``scontrol`` is asked only where sacct has nothing.
 
     Raises:
         ClusterctlError: Slurm knows none, or several.
     """
     told = document(sacct)
-    found = from_sacct(told) or from_scontrol(document(scontrol), now)
+    found = from_sacct(told) or from_scontrol(document(scontrol()), now)
     if not found and len(sacct) > MAX_ANSWER:
         raise ClusterctlError(f"{job} has too many tasks or steps", fix=f"name one task of an array: {job}_0")
     if not found:

@@ -525,8 +525,8 @@ function drawPlot(place, panel, found) {
   place.append(el("figure", {}, el("figcaption", {}, el("h3", {}, panel.title), when),
     box, el("ul", {class: "lines"}, ...legend.map((one, number) => el("li", {}, one.mark, el("span", {}, one.name), texts[number])))));
   const first = Math.min(...data.slice(1).map((values) => values.findIndex((one) => one !== null)).filter((one) => one >= 0));
-  const most = Math.max(0, ...data.slice(1).flat().filter((one) => one !== null));
-  const least = Math.min(0, ...data.slice(1).flat().filter((one) => one !== null)) * 1.08;
+  const values = data.slice(1).flat().filter((one) => one !== null);
+  const most = Math.max(0, ...values), least = Math.min(0, ...values) * 1.08;
   const axis = {stroke: ink("mut"), grid: {stroke: ink("line"), width: 1}, ticks: {show: false}, font: "12px system-ui, DejaVu Sans, sans-serif"};
   const midnight = (time) => new Date(time * 1000).getHours() === 0 && new Date(time * 1000).getMinutes() === 0;
   const options = {
